@@ -31,6 +31,9 @@ from exporter.model import (
     Subject,
 )
 
+MOST_OWNERS = 2**13
+"""Owners whose answer is kept; a node has a few for each container."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -89,6 +92,9 @@ class Names:
 
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     containers: Mapping[ContainerId, Container] = field(default_factory=dict)
+    _known: dict[int, tuple[Owner, Subject | Attribution]] = field(default_factory=dict, compare=False)
+    """Answers by the identity of the owner, which is kept: the processes of a container share one, and to hash it
+    takes as long as to find the answer."""
 
     @classmethod
     def of(cls, inventory: Inventory) -> "Names":
@@ -103,6 +109,14 @@ class Names:
         A known pod whose container is not known (gVisor, Kata, or a status that lags behind the start) is named
         without a container.
         """
+        known = self._known.get(id(owner))
+        if known is None:
+            if len(self._known) >= MOST_OWNERS:
+                self._known.clear()
+            known = self._known[id(owner)] = owner, self._find(owner)
+        return known[1]
+
+    def _find(self, owner: Owner) -> Subject | Attribution:
         if owner.contradictory:
             return Attribution.CONTRADICTORY
         pod_uid, container_id = owner.outermost

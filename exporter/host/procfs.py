@@ -109,7 +109,7 @@ class ProcFs:
                 odd.hidden[pid] = error
                 continue
             if remembered is not None and pid not in odd.hidden and pid not in odd.elsewhere:
-                remembered.learn(pid, processes[pid])
+                processes[pid] = remembered.learn(pid, processes[pid])
         if remembered is not None:
             remembered.forget(len(pids))
         unreadable = frozenset(odd.hidden.keys() - processes.keys())

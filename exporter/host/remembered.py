@@ -4,10 +4,10 @@ Processes that were read before: an unchanged one costs one file, not three.
 What comes in: PIDs, and what `/proc` said of their processes. What goes out: the same answer again, once `stat` has
 confirmed that the process is still the same one.
 
-The rule: a process is the same if its PID and start time are. Its cgroup is then taken from memory, but for a minute at
-most, and not in the first seconds of a process, because runtimes move it right after its start. `stat` costs 8
-microseconds, a whole look 45 (v6.18, 1,000 processes). A zombie, a process that exits, and the PID of a thread are not
-remembered.
+The rule: a process is the same if its PID and start time are. Its cgroup is then taken from memory, for a minute at
+most. In the first seconds of a process it is read each time, because runtimes move it right after its start. `stat`
+costs 8 microseconds, a whole look 45 (v6.18, 1,000 processes). A zombie, a process that exits, and the PID of a thread
+are not remembered.
 """
 
 import os
@@ -68,8 +68,11 @@ class Remembered:
         same = stat.start_ticks == known.process.key.start_ticks and stat.alive and not stat.exiting
         return known.process if same else None
 
-    def learn(self, pid: int, process: HostProcess) -> None:
-        """Remember a process that was read."""
+    def learn(self, pid: int, process: HostProcess) -> HostProcess:
+        """Remember a process that was read; return the object that stands for it, the former one if it is equal."""
+        known = self._known.get(pid)
+        if known is not None and known.process == process:
+            process = known.process
         now = self._clock()
         aged = now - process.key.start_ticks / _TICKS >= YOUNG
         if aged and process.alive and process.owner is not None and process.key.pid == pid:
@@ -77,6 +80,7 @@ class Remembered:
             self._known[pid] = _Known(f"{self._root}/{pid}/stat", process, until)
         else:
             self._known.pop(pid, None)
+        return process
 
     def forget(self, asked: int) -> None:
         """Drop what is out of date, once there is far more than the `asked` processes."""

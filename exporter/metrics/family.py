@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from prometheus_client.core import Metric, Sample
 
-from exporter.metrics.labels import CONTAINER, GPU, LEAF, Labels
+from exporter.metrics.labels import CONTAINER, GPU, LEAF
 
 NAMESPACE = "gpusteward_"
 
-Row = tuple[Labels, float | None]
+Row = tuple[dict[str, str], float | None]
 
 Families = Iterator[Metric | None]
 """The output of a collector: families, and None after each share of work, where other tasks may run."""
@@ -63,7 +63,7 @@ class Family:
         metric.samples = [Sample(self.name, labels, value) for labels, value in rows if value is not None]
         return metric
 
-    def counted(self, bounds: Sequence[float], rows: Iterable[tuple[Labels, Sequence[int], float]]) -> Metric:
+    def counted(self, bounds: Sequence[float], rows: Iterable[tuple[dict[str, str], Sequence[int], float]]) -> Metric:
         """
         Build a histogram.
 

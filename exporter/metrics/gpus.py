@@ -172,7 +172,8 @@ FAMILIES = (INFO, VBIOS, UP, *(family for family, _ in (*FIGURES, *PARTS)), XIDS
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield info, figures and XID errors of each physical GPU."""
-    labels_of = NodeLabels(snapshot).gpu
+    labels = NodeLabels(snapshot)
+    labels_of, with_each = labels.gpu, labels.gpu_each
     known = known_gpus(snapshot)
     rows = [(labels_of(gpu.uuid), gpu) for gpu in snapshot.gpus]
     answered = {gpu.uuid for gpu in snapshot.gpus}
@@ -189,15 +190,21 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
         yield family.of((labels, read(gpu)) for labels, gpu in described)
     for family, read_all in PARTS:
         label = family.labels[-1]
-        yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
+        yield family.of(
+            row
+            for gpu in snapshot.gpus
+            if (values := read_all(gpu))
+            for row in zip(with_each(gpu.uuid, label, values), values.values(), strict=True)
+        )
     # Also for GPUs that do not answer: then their XID errors matter most.
     xids = [
-        (labels_of(uuid, xid=str(code)), errors)
+        row
         for uuid in sorted(known, key=known.__getitem__)
-        for code, errors in snapshot.xid_errors.get(uuid, {}).items()
+        if (errors := snapshot.xid_errors.get(uuid))
+        for row in zip(with_each(uuid, "xid", map(str, errors)), errors.values(), strict=True)
     ]
-    yield XIDS.of((labels, errors.count) for labels, errors in xids)
-    yield LAST_XID.of((labels, errors.last_at) for labels, errors in xids)
+    yield XIDS.of((own, errors.count) for own, errors in xids)
+    yield LAST_XID.of((own, errors.last_at) for own, errors in xids)
 
 
 def _description(gpu: Gpu) -> dict[str, str]:

@@ -9,7 +9,7 @@ range begins in the gap. They begin at 0 when the daemon starts, and `increase()
 """
 
 from exporter.metrics.family import Families, counter, with_rests
-from exporter.metrics.labels import CONTAINER, LEAF, Labels, NodeLabels, written
+from exporter.metrics.labels import CONTAINER, LEAF, Labels, Name, NodeLabels
 from exporter.model import ContainerIntegral, Snapshot
 
 MEMORY = counter(
@@ -55,23 +55,23 @@ def collect(snapshot: Snapshot) -> Families:
     """Yield the counters of each container and device, in seconds and byte-seconds."""
     labels_of = NodeLabels(snapshot)
     containers = (
-        (labels_of.container(*holder, device), container)
+        (labels_of.container(*holder, device), (*holder, device), container)
         for device, sums in snapshot.integrals.items()
         for holder, container in sums.containers.items()
     )
-    rows: list[tuple[Labels, ContainerIntegral]] = []
+    rows: list[tuple[Labels, Name, ContainerIntegral]] = []
     yield from with_rests(containers, rows)
-    yield MEMORY.of((labels, container.memory_byte_seconds) for labels, container in rows)
-    yield SM.of((labels, container.sm) for labels, container in rows)
+    yield MEMORY.of((labels, container.memory_byte_seconds) for labels, _, container in rows)
+    yield SM.of((labels, container.sm) for labels, _, container in rows)
     yield ALLOCATED.of(
-        (labels | {"resource": written(name)}, seconds)
-        for labels, container in rows
-        for name, seconds in container.allocated.items()
+        (labels_of.container(*name, resource=resource), seconds)
+        for _, name, container in rows
+        for resource, seconds in container.allocated.items()
     )
     devices = [(labels_of.device(device), sums) for device, sums in snapshot.integrals.items()]
     yield PARTS.of(
-        (labels | {"part": part}, amount)
-        for labels, sums in devices
+        (labels_of.device(device, part=part), amount)
+        for device, sums in snapshot.integrals.items()
         for part, amount in sums.memory_byte_seconds.items()
     )
     yield OBSERVED.of((labels, sums.observed_seconds) for labels, sums in devices)

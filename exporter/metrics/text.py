@@ -18,6 +18,8 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.utils import floatToGoString
 
+from exporter.metrics.labels import EXPORTED, Labels
+
 EOF = "# EOF\n"
 """The end of an OpenMetrics page."""
 
@@ -29,13 +31,11 @@ number = lru_cache(maxsize=2**14)(floatToGoString)
 
 
 class PageText:
-    """Writes one page. `renamed`: other names of some labels."""
+    """Writes pages. With `exported` the labels of workloads have their other names, `EXPORTED`."""
 
-    def __init__(self, *, openmetrics: bool, renamed: Mapping[str, str]) -> None:
+    def __init__(self, *, openmetrics: bool, exported: bool) -> None:
         self._openmetrics = openmetrics
-        self._renamed = tuple(renamed.items())
-        self._labels: dict[int, tuple[dict[str, str], str]] = {}
-        """By the identity of a dict of labels, which is kept: another one cannot get its address meanwhile."""
+        self._exported = exported
 
     def head(self, metric: Metric) -> str:
         """Write what stands above the samples of a family: help and type."""
@@ -43,30 +43,39 @@ class PageText:
 
     def lines(self, samples: Iterable[Sample]) -> str:
         """Write samples, a line each."""
-        known = self._labels
-        lines = []
-        for name, labels, value, *_ in samples:
-            entry = known.get(id(labels))
-            if entry is None:
-                entry = known[id(labels)] = labels, self._written(labels)
-            lines.append(f"{name}{entry[1]} {number(value)}\n")
-        return "".join(lines)
+        written = self._of_exported if self._exported else self._of_plain
+        return "".join([f"{name}{written(labels)} {number(value)}\n" for name, labels, value, *_ in samples])
 
-    def _written(self, labels: dict[str, str]) -> str:
-        if not labels:
-            return ""
-        pattern, ordered = _template(tuple(labels), self._renamed)
-        values = ordered(labels)
-        text = "".join(values)
-        if "\\" in text or '"' in text or "\n" in text:
-            values = tuple(value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for value in values)
-        return pattern % values
+    def _of_plain(self, labels: dict[str, str]) -> str:
+        if not isinstance(labels, Labels):
+            return _written(labels, exported=False)
+        if labels.text is None:
+            labels.text = _written(labels, exported=False)
+        return labels.text
+
+    def _of_exported(self, labels: dict[str, str]) -> str:
+        if not isinstance(labels, Labels):
+            return _written(labels, exported=True)
+        if labels.exported is None:
+            labels.exported = _written(labels, exported=True)
+        return labels.exported
+
+
+def _written(labels: dict[str, str], *, exported: bool) -> str:
+    if not labels:
+        return ""
+    pattern, ordered = _template(tuple(labels), exported=exported)
+    values = ordered(labels)
+    text = "".join(values)
+    if "\\" in text or '"' in text or "\n" in text:
+        values = tuple(value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for value in values)
+    return pattern % values
 
 
 @lru_cache(maxsize=1024)
-def _template(names: tuple[str, ...], renamed: tuple[tuple[str, str], ...]) -> Template:
+def _template(names: tuple[str, ...], *, exported: bool) -> Template:
     """Make the pattern of labels with these names, in alphabetical order as prometheus_client writes them."""
-    other = dict(renamed)
+    other = EXPORTED if exported else {}
     ordered = sorted((other.get(name, name), name) for name in names)
     pattern = ",".join(f'{written}="%s"' for written, _ in ordered)
     first, *more = (name for _, name in ordered)

@@ -150,6 +150,8 @@ def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
 def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
     """Log new XID errors; return all that were logged. A count that fell (a recording starts again) counts from 0."""
     now = {(uuid, code): xids for uuid, errors in snapshot.xid_errors.items() for code, xids in errors.items()}
+    if all(heard.get(key) == xids.count for key, xids in now.items()):
+        return heard
     before = {key: count if (count := heard.get(key, 0)) <= xids.count else 0 for key, xids in now.items()}
     came = [key for key in sorted(now) if now[key].count > before[key]][:XIDS_TOLD]
     for uuid, code in came:

@@ -28,7 +28,7 @@ from exporter.devices import DeviceError, DeviceSource, DevicesSample
 from exporter.host import HostSource
 from exporter.kube import InventorySource
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Snapshot
-from exporter.rounds.accountant import PAUSE, Accountant, GpuReading
+from exporter.rounds.accountant import MANY, PAUSE, Accountant, GpuReading
 from exporter.rounds.latest import Latest
 from exporter.rounds.limit_facts import with_claims
 from exporter.rounds.limits import Limiting
@@ -177,7 +177,7 @@ class Sampler:
         for _ in self._limiting.refresh(inventory, [reading.gpu for reading in readings], self._present):
             await self._clock.sleep(0)
         limits = self._limiting.limits(inventory, [usage for reading in readings for usage in reading.accounts.usages])
-        await self._clock.sleep(PAUSE)
+        await self._pause()
         snapshot = make_snapshot(
             number=self._rounds,
             node=self._node,
@@ -199,10 +199,15 @@ class Sampler:
             faults=(*self.standing, *self._device_faults),
         )
         snapshot = with_claims(snapshot, self._limiting.tolerance)
-        await self._clock.sleep(PAUSE)
+        await self._pause()
         self._tracked = integrals.advance(self._tracked, snapshot, asked=only, interval=self.beat.interval)
         sums = {key: tracked.sums for key, tracked in self._tracked.items()}
         return replace(snapshot, integrals=sums, duration=self._clock.monotonic() - began)  # with the time of the join
+
+    async def _pause(self) -> None:
+        """Let other tasks run between two parts of a round. With few processes a part takes less than a pause."""
+        if sum(len(reading.accounts.sample.processes or ()) for reading in self._readings.values()) >= MANY:
+            await self._clock.sleep(PAUSE)
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
         """Read the driver, and renew the beat meanwhile: slow calls of the driver must not cause a restart."""
@@ -230,7 +235,7 @@ class Sampler:
                 log.exception("sampling.round_failed", round=self._rounds)
                 latest.tally = latest.tally.after_failure()
                 return None
-            await self._clock.sleep(PAUSE)
+            await self._pause()
             self._suspects.see(snapshot)
             if self._keep is not None:
                 self._keep(snapshot)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.node import Size, running
+from bench.peers import environment
 from daemon.running import Daemon
 from driver.build import build
 
@@ -103,7 +104,7 @@ def measure(size: Size, library: Path, *, realtime: bool = False) -> Figures:
                     f"--names.file={names}",
                     "--node.host-root=/",
                     "--log.format=json",
-                    env=node.environment(),
+                    env=environment(node),
                 )
             )
             snapshot = daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")

@@ -174,8 +174,9 @@ async def test_between_two_turns_of_the_loop_some_containers_and_pods_are_descri
         assert max(work[name] for work in turns) == 7
 
 
-async def test_a_page_is_compressed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_page_is_compressed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a thread it takes no time of the loop, as zlib lets go of the interpreter's lock; a scrape finds that page."""
+    monkeypatch.setattr("exporter.metrics.exposition.LARGE", 0)
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client import generate_latest as generate_text
-from prometheus_client.core import Metric, Sample
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from exporter.metrics import CATALOGUE
 from exporter.metrics.family import Family, Kind, counter, gauge, histogram, info
-from exporter.metrics.labels import EXPORTED
+from exporter.metrics.labels import EXPORTED, labelled
 from exporter.metrics.text import EOF, PageText
 
 NAMES = ("node", "namespace", "pod", "container", "gpu", "uuid", "le_gume")
@@ -42,9 +42,9 @@ class Registry(CollectorRegistry):
         yield from self._metrics
 
 
-def written(*metrics: Metric, openmetrics: bool, renamed: Mapping[str, str] | None = None) -> bytes:
+def written(*metrics: Metric, openmetrics: bool, exported: bool = False) -> bytes:
     """The page in our text."""
-    text = PageText(openmetrics=openmetrics, renamed=renamed or {})
+    text = PageText(openmetrics=openmetrics, exported=exported)
     parts = [part for metric in metrics for part in (text.head(metric), text.lines(metric.samples))]
     return "".join((*parts, EOF if openmetrics else "")).encode()
 
@@ -92,12 +92,18 @@ def test_labels_with_other_names_stand_in_their_order(rows: list[tuple[dict[str,
     renamed = family.of(
         [({EXPORTED.get(key, key): value for key, value in own.items()}, number) for own, number in rows]
     )
-    page = written(family.of(rows), openmetrics=True, renamed=EXPORTED)
+    page = written(family.of(rows), openmetrics=True, exported=True)
     assert page == reference(renamed, openmetrics=True)
 
 
-def test_samples_of_one_page_with_equal_addresses_keep_their_own_labels() -> None:
-    """Python gives the address of a dict that is gone to the next one."""
-    text = PageText(openmetrics=True, renamed={})
-    lines = [text.lines([Sample("a", {"pod": str(number)}, 1.0)]) for number in range(100)]
-    assert lines == [f'a{{pod="{number}"}} 1.0\n' for number in range(100)]
+@pytest.mark.parametrize("exported", [True, False])
+@given(own=st.dictionaries(st.sampled_from(["gpu", "pod", "le"]), texts), more=texts)
+def test_labels_that_are_kept_say_the_same_on_each_page(exported: bool, own: dict[str, str], more: str) -> None:
+    """The text that was written once is that of these labels, and the two kinds of names do not mix."""
+    family = FAMILIES[0]
+    for kept in (labelled("n", **own), labelled("n", **own), labelled("n", **own, container=more)):
+        metric, plain = family.of([(kept, 1.0)]), family.of([(dict(kept), 1.0)])
+        for _ in range(2):
+            assert written(metric, openmetrics=True, exported=not exported)
+            page = written(metric, openmetrics=True, exported=exported)
+            assert page == written(plain, openmetrics=True, exported=exported)

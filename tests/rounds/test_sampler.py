@@ -207,7 +207,8 @@ async def test_a_shorter_interval_counts_at_once() -> None:
 
 
 async def test_between_the_parts_of_a_round_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits, the snapshot, and what is decided about it: a scrape waits for one of them at most."""
+    """Limits, the snapshot, and the decision: with many processes a scrape waits for one of them at most."""
+    monkeypatch.setattr("exporter.rounds.sampler.MANY", 0)
     world, turns, parts = node(1.0, held=GIB), [0], {}
 
     async def others() -> None:

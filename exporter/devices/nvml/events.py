@@ -26,7 +26,7 @@ from exporter.devices.opening import longer
 from exporter.devices.xids import COMMON, UNKNOWN
 from exporter.model import Fault, GpuUuid, XidCounts, XidErrors
 
-SLICE_MS = 200
+SLICE_MS = 400
 """Milliseconds for one wait, and so the delay until the thread ends. An empty wait costs some 11 microseconds."""
 LOOK_AGAIN = 60.0
 """Seconds between two searches for GPUs whose events could not be received before."""

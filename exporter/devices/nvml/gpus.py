@@ -16,7 +16,7 @@ from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.hardware import HardwareReader
 from exporter.devices.nvml.inventory import FoundGpu, Identity, find_devices, find_gpus, identify, mig_enabled
 from exporter.devices.nvml.library import Library
-from exporter.devices.nvml.processes import versions
+from exporter.devices.nvml.processes import ProcessLists, versions
 from exporter.devices.nvml.read_gpu import Driver, read_gpu
 from exporter.devices.session import Knowledge
 from exporter.model import ALL_ON, Collector, DeviceKey, Fault, GpuSample, GpuUuid, Memory, Off
@@ -40,14 +40,14 @@ class NvmlGpus:
         self._off = off
         self._gpm = Gpm(library, monotonic)
         self._hardware = HardwareReader(library, monotonic, off)
-        self._driver = Driver("", ())
+        self._driver = Driver("", ProcessLists(()))
         self._identities: dict[GpuUuid, Identity] = {}
 
     def start(self) -> None:
         """Initialise, and read the facts that hold while the driver stays loaded."""
         self._library.start()
         try:
-            self._driver = Driver(self._library.driver_version(), versions(self._library))
+            self._driver = Driver(self._library.driver_version(), ProcessLists(versions(self._library)))
         except (LibraryError, DeviceError):
             self._library.stop()  # NVML counts its users: each failed attempt would add one for good
             raise

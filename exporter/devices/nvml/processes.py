@@ -5,16 +5,17 @@ What comes in: the handles of one device (several under MIG, one for each comput
 `GpuProcess` for each raw PID.
 
 The rule: without a compute list the processes are unknown. A GPU without graphics or MPS list has none of that kind.
+Lists that say the same as the last time give the same objects. So the next step sees by identity that nothing changed.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from exporter.devices.errors import OtherVersionError, UnsupportedError
 from exporter.devices.nvml.arrays import Entry
 from exporter.devices.nvml.library import Handle, Library
 from exporter.devices.process_list import merged
-from exporter.model import DeviceKey, GpuProcess, ProcessKind
+from exporter.model import DeviceKey, GpuProcess, GpuUuid, ProcessKind
 
 LISTS: Mapping[ProcessKind, str] = {
     ProcessKind.COMPUTE: "nvmlDeviceGetComputeRunningProcesses",
@@ -27,6 +28,7 @@ _WITH_INSTANCES = struct.Struct("@IQII")  # pid, bytes, GPU instance, compute in
 _PLAIN = struct.Struct("@IQ")  # pid, bytes: 16 bytes, before R450
 
 Version = tuple[str, struct.Struct]
+Lists = list[tuple[ProcessKind, list[Entry]]]
 
 
 def versions(library: Library) -> tuple[Version, ...]:
@@ -44,22 +46,34 @@ def versions(library: Library) -> tuple[Version, ...]:
     return older if broken else (("_v3", _WITH_INSTANCES), *older)
 
 
-def read_processes(
-    library: Library, device: DeviceKey, handles: Iterable[Handle], believed: Sequence[Version]
-) -> tuple[GpuProcess, ...]:
-    """
-    Read and merge the lists of one device.
+class ProcessLists:
+    """Reads the lists; `believed`: the versions of their calls. Remembers the last lists of each device."""
 
-    A GPU without graphics or MPS list has no such processes. Without compute list they are unknown: UnsupportedError.
-    """
-    return merge(
-        device,
-        (
-            (kind, _list(library, handle, function, believed, required=kind is ProcessKind.COMPUTE))
+    def __init__(self, believed: Sequence[Version]) -> None:
+        self._believed = believed
+        self._last: dict[DeviceKey, tuple[Lists, tuple[GpuProcess, ...]]] = {}
+
+    def read(self, library: Library, device: DeviceKey, handles: Iterable[Handle]) -> tuple[GpuProcess, ...]:
+        """
+        Read and merge the lists of one device.
+
+        A GPU without graphics or MPS list has no such processes. Without compute list they are unknown:
+        UnsupportedError.
+        """
+        lists = [
+            (kind, list(_list(library, handle, function, self._believed, required=kind is ProcessKind.COMPUTE)))
             for handle in handles
             for kind, function in LISTS.items()
-        ),
-    )
+        ]
+        last = self._last.get(device)
+        if last is None or last[0] != lists:
+            last = self._last[device] = lists, merge(device, lists)
+        return last[1]
+
+    def keep(self, uuid: GpuUuid, there: Collection[DeviceKey]) -> None:
+        """Forget the devices of a GPU that no longer exist."""
+        for key in [key for key in self._last if key.uuid == uuid and key not in there]:
+            del self._last[key]
 
 
 def merge(device: DeviceKey, lists: Iterable[tuple[ProcessKind, Iterable[Entry]]]) -> tuple[GpuProcess, ...]:

@@ -7,7 +7,6 @@ The rule: process lists are read directly after the memory, so that the accounts
 `processes` is None, because half a list would hide a process. The memory is reported all the same.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from exporter.devices.device_faults import DeviceFaults
@@ -17,7 +16,7 @@ from exporter.devices.nvml.hardware import HardwareReader
 from exporter.devices.nvml.health import read_health
 from exporter.devices.nvml.inventory import FoundDevice, FoundGpu, Identity, find_devices, mig_enabled
 from exporter.devices.nvml.library import Library
-from exporter.devices.nvml.processes import Version, read_processes
+from exporter.devices.nvml.processes import ProcessLists
 from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, read_utilization
 from exporter.model import (
     ALL_ON,
@@ -42,10 +41,10 @@ NEEDS_MONITOR = (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The facts that hold while the driver stays loaded: its version, and the process lists to believe."""
+    """What holds while the driver stays loaded: its version, and the reader of its process lists."""
 
     version: str
-    lists: Sequence[Version]
+    lists: ProcessLists
 
 
 class _Devices:
@@ -75,13 +74,14 @@ class _Devices:
         except CallError as error:
             self._unread(device.key, error, "memory of {} could not be read")
         try:
-            processes = read_processes(self._library, device.key, device.handles, self._driver.lists)
+            processes = self._driver.lists.read(self._library, device.key, device.handles)
         except CallError as error:
             self.processes = None
             supported = not isinstance(error, UnsupportedError)
             self._unread(device.key, error, "processes of {} could not be listed", incomplete=supported)
         else:
-            self.processes = None if self.processes is None else (*self.processes, *processes)
+            # `()` + a tuple is that tuple itself: without MIG, the same object as long as the lists say the same.
+            self.processes = None if self.processes is None else self.processes + processes
         return memory
 
     def _unread(self, key: DeviceKey, error: CallError, what: str, *, incomplete: bool = True) -> None:
@@ -117,6 +117,7 @@ def read_gpu(
     devices = reader.find(gpu, mig=mig)
     memories = [reader.read(device) for device in devices]
     gpm.keep(devices, gpu.uuid)
+    driver.lists.keep(gpu.uuid, {device.key for device in devices})
     sms = [faults.collected(Collector.GPM, gpm.sm, gpu, device) for device in devices]
     utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
     if mig:  # then GPM is the only utilization, for the device and by process

@@ -102,6 +102,8 @@ API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, struct event_data *data
     BEGIN_NODE();
     forget_gone(set, node);
     struct timespec start, now, pause = {.tv_nsec = 5000000};
+    if (still())
+        pause = (struct timespec){timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
     clock_gettime(CLOCK_MONOTONIC, &start);
     while (!take(set, data)) {
         clock_gettime(CLOCK_MONOTONIC, &now);
