@@ -124,9 +124,9 @@ def _draw(done: int, of: int) -> None:
         _clear()
         return
     told = f" {done} of {of} answers"
-    room = shutil.get_terminal_size().columns - len(told) - 3  # the brackets, and the column that wraps the line
-    wide = min(WIDE, room)
+    room = shutil.get_terminal_size().columns - 1  # in its last column a line may wrap, and could not be removed
+    wide = min(WIDE, room - len(told) - len("[]"))
     filled = wide * done // of
     line = f"[{'#' * filled}{'.' * (wide - filled)}]{told}" if wide > 0 else told.strip()
-    sys.stderr.write(f"\r\x1b[K{line}")
+    sys.stderr.write(f"\r\x1b[K{line[:room]}")
     sys.stderr.flush()

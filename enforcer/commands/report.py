@@ -65,6 +65,7 @@ def _report(namespace: argparse.Namespace) -> str:
     from exporter.history.windows import window_of  # noqa: PLC0415
     from exporter.report import prices  # noqa: PLC0415
     from exporter.report.documents import as_csv, as_json  # noqa: PLC0415
+    from exporter.report.notes import notes_of  # noqa: PLC0415
     from exporter.report.rendering import as_text  # noqa: PLC0415
     from exporter.report.summary import By, summarize  # noqa: PLC0415
 
@@ -74,7 +75,9 @@ def _report(namespace: argparse.Namespace) -> str:
     ledger = asyncio.run(_read(history, window, namespace.prices, priced))
     warn(PROGRAM, history)
     try:
-        report = summarize(ledger, By(namespace.by), priced, window)
+        report = summarize(
+            ledger, By(namespace.by), priced, notes_of(ledger, priced.of_model if priced else (), window)
+        )
     except KeyError as error:
         raise prices.lacking(namespace.prices, [error.args[0]]) from error
     if namespace.csv:

@@ -71,7 +71,9 @@ def window_of(since: str, until: str | None, now: float) -> Window:
             f'--since: {ascii(since)[:80]} is not a time of ten minutes or more: expected "12h", "7d" or "4w"'
         )
     if seconds > MOST:
-        raise QuantityError(f"--since: {ascii(since)[:80]} is longer than {MOST / DAY:.0f}d; use --until for older times")
+        raise QuantityError(
+            f"--since: {ascii(since)[:80]} is longer than {MOST / DAY:.0f}d; use --until for older times"
+        )
     end = now if until is None else _moment(until)
     if end > now:
         raise QuantityError(f"--until: {ascii(until)[:80]} is in the future")

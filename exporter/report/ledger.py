@@ -11,12 +11,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.history.windows import Window
-
 PARTS = ("containers", "free", "reserved", "ghost", "host", "unattributed", "unknown")
 """The parts of `gpusteward_device_memory_byte_seconds_total`."""
 EVERY = 300
-"""Seconds between two looks at what no counter counts: who is there, what is declared, what idles."""
+"""Seconds between two looks at what no counter counts: samples, declared limits, use above the allocation."""
 
 
 class Node(NamedTuple):
@@ -80,9 +78,9 @@ class Span:
         self.first = self.first if first is None else min(self.first, first)
         self.last = self.last if last is None else max(self.last, last)
 
-    def within(self, window: Window) -> float:
-        """Return the seconds of it that lie in a window."""
-        return max(0.0, min(self.last, window.end) - max(self.first, window.start))
+    def within(self, start: float, end: float) -> float:
+        """Return the seconds of it between two times."""
+        return max(0.0, min(self.last, end) - max(self.first, start))
 
 
 @dataclass
@@ -91,12 +89,14 @@ class Part:
     What is kept of one part of the window, a day or less.
 
     Attributes:
+        start, end: Unix seconds.
         scraped: seconds with samples of each node, by the labels that tell copies of a series apart.
         alive: seconds with samples of each node, copies counted once.
         counted: seconds that the counters of each device counted.
     """
 
-    window: Window
+    start: float
+    end: float
     scraped: dict[Node, dict[tuple[str, ...], float]] = field(default_factory=lambda: defaultdict(dict))
     alive: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
     counted: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
@@ -169,8 +169,8 @@ class Ledger:
             return 0.0
         seconds = 0.0
         for day in self.days:
-            own = life.within(day.window) - day.counted.get(place, 0.0)
-            gap = node.within(day.window) - day.alive.get(place.node, 0.0)
+            own = life.within(day.start, day.end) - day.counted.get(place, 0.0)
+            gap = node.within(day.start, day.end) - day.alive.get(place.node, 0.0)
             seconds += max(0.0, min(own, gap + EVERY))
         return seconds
 

@@ -41,8 +41,8 @@ async def models_of(history: History, parts: Sequence[Window]) -> set[str]:
     """Return the models of all GPUs. Raises HistoryError, AskError."""
     history.expect(len(parts))
     ledger = Ledger()
-    for part in parts:
-        await _ask(history, [models()], ledger, Part(part))
+    for window in parts:
+        await _ask(history, [models()], window, ledger, Part(window.start, window.end))
     return set(ledger.models.values())
 
 
@@ -51,14 +51,14 @@ async def read(history: History, parts: Sequence[Window]) -> Ledger:
     history.expect(len(parts) * len((*scrapes(), *sums(copied=False))))
     ledger = Ledger()
     for window in parts:
-        part = Part(window)
+        part = Part(window.start, window.end)
         ledger.days.append(part)
-        await _ask(history, scrapes(), ledger, part)
+        await _ask(history, scrapes(), window, ledger, part)
         copied = _copies(part)
         if (twice := _inseparable(part)) is not None:
             raise await _refusal(history, twice, window)
         ledger.copies |= copied
-        await _ask(history, sums(copied=bool(copied)), ledger, part)
+        await _ask(history, sums(copied=bool(copied)), window, ledger, part)
     if not ledger.spans:
         raise _nothing()
     if not ledger.parts:
@@ -85,9 +85,9 @@ async def prefix_of(history: History, window: Window) -> str:
     return ""
 
 
-async def _ask(history: History, questions: Iterable[Question], ledger: Ledger, part: Part) -> None:
+async def _ask(history: History, questions: Iterable[Question], window: Window, ledger: Ledger, part: Part) -> None:
     for question in questions:
-        async for _, rows in history.over(question.query, part.window):
+        async for _, rows in history.over(question.query, window):
             for row in rows:
                 question.enter(ledger, part, row.labels, row.value)
 
@@ -128,7 +128,7 @@ async def _refusal(history: History, node: Node, part: Window) -> HistoryError:
     ]
     return HistoryError(
         f"node {node.name}: its series are there more than once at the same time",
-        cause=f"two jobs scrape the daemon, or two Prometheus servers are asked as one; they differ by {'; '.join(told)}",
+        cause=f"two jobs scrape the daemon, or two servers are asked as one; they differ by {'; '.join(told)}",
         fix="remove one of the jobs, ask one server, or let it leave out copies (Thanos: --query.replica-label)",
     )
 

@@ -77,7 +77,7 @@ def _groups(report: Report) -> Iterable[str]:
         rows.append(tuple(cells))
     yield "GPU-hours; a MIG instance counts by its share of the GPU's memory"
     yield from columns(rows, left=(0,))
-    yield f"{ALLOCATED}: the sum of the rows above it, used + idle + unknown; {TOTAL}: {ALLOCATED} and the rows below it"
+    yield f"{ALLOCATED} = the rows above it = used + idle + unknown; {TOTAL} = {ALLOCATED} + the rows below it"
 
 
 def _row(name: str, group: Group, report: Report, *, by_device: bool) -> tuple[str, ...]:

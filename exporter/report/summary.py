@@ -10,13 +10,11 @@ costs of all rows add up to the price of the GPUs, but for the unknown time.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from exporter.history.windows import Window
 from exporter.report.ledger import PARTS, Holder, Ledger, Place, Workload
-from exporter.report.notes import notes_of
 
 UNANSWERED, MISSING = "driver did not answer", "no samples"
 NOT_ALLOCATED, UNCOVERED = "(not allocated)", "(no MIG instance)"
@@ -137,8 +135,8 @@ class Report:
         return len({one.cluster for one in self.idle}) > 1
 
 
-def summarize(ledger: Ledger, by: By, prices: Prices | None, window: Window) -> Report:
-    """Make the report of a window. Raises KeyError for a model without price."""
+def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str] = ()) -> Report:
+    """Make the report. Raises KeyError for a model without price."""
     named = _Names(ledger, by)
     groups: dict[str, Group] = {}
 
@@ -207,7 +205,7 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, window: Window) -> 
         uncovered_cost=bare_cost,
         unknown=unknown,
         idle=tuple(worst),
-        notes=tuple(notes_of(ledger, prices.of_model if prices else (), window)),
+        notes=tuple(notes),
     )
 
 

@@ -203,7 +203,7 @@ def test_a_model_without_a_price_is_named(tmp_path: Path) -> None:
     ledger.spans[place.node].widen(0.0, 3600.0)
     ledger.observed[place] = 3600.0
     with pytest.raises(KeyError, match="NVIDIA T4"):
-        summarize(ledger, By.NAMESPACE, Prices(of_model={"NVIDIA H100": 4}), Window(0.0, 3600.0))
+        summarize(ledger, By.NAMESPACE, Prices(of_model={"NVIDIA H100": 4}))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_printed_shares_add_up_to_100(amounts: list[float]) -> None:
 def ledgers(draw: st.DrawFn) -> Ledger:
     """Ledgers of up to three devices and four containers, also with figures that contradict one another."""
     seconds = st.floats(0, 1e6)
-    ledger = Ledger(days=[Part(Window(0.0, 1e6))])
+    ledger = Ledger(days=[Part(0.0, 1e6)])
     places = [Place(Node("", f"n{number % 2}"), f"GPU-{number}", "1" if number == 2 else "") for number in range(3)]
     for place in draw(st.lists(st.sampled_from(places), unique=True)):
         ledger.capacity[place] = draw(st.sampled_from([10.0, 80.0]))
@@ -315,7 +315,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 @given(ledgers(), st.sampled_from(list(By)))
 def test_every_report_adds_up(ledger: Ledger, by: By) -> None:
     """Rows add up to the total; allocated is used + idle + unknown; no figure is negative; no memory is left out."""
-    found = summarize(ledger, by, Prices(default=2.0), Window(0.0, 1e6))
+    found = summarize(ledger, by, Prices(default=2.0))
     for field in ("allocated", "used", "idle", "unmeasured", "memory", "cost", "idle_cost"):
         whole = getattr(found.total, field)
         assert sum(getattr(row, field) for row in found.groups) == pytest.approx(whole)

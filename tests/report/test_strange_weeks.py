@@ -39,6 +39,13 @@ def labelled(samples: Iterable[Sample], change: Callable[[dict[str, str], int], 
         yield name, tuple(change(dict(labels), when).items()), when, value
 
 
+def copies(label: str) -> Iterator[Sample]:
+    """The samples of GPU twice, with two values of a label."""
+    for one in "ab":
+        for name, labels, when, value in week.samples([GPU]):
+            yield name, (*labels, (label, one)), when, value
+
+
 def exported(labels: dict[str, str], _: int = 0, *, only: str = "") -> dict[str, str]:
     """The labels that a Prometheus makes which overrides them with those of the daemon's own pod."""
     for name, own in (("namespace", "gpu-system"), ("pod", "gpusteward-x7"), ("container", "exporter")):
@@ -107,7 +114,7 @@ def test_a_clock_that_was_wrong_once_changes_nothing(serve: Serve) -> None:
 
 
 def test_the_labels_of_workloads_may_change_within_the_time(serve: Serve) -> None:
-    """Exported labels on the first day, none overridden later, and no pod at all at the end: the bill goes to team-a."""
+    """Exported labels on the first day, plain ones later, and no pod at all at the end: the bill goes to team-a."""
     busy = replace(GPU, until=START + 30 * HOUR)
     empty = replace(GPU, boxes=(), since=START + 30 * HOUR + STEP)
     made = labelled(week.samples([busy]), lambda labels, when: exported(labels) if when < START + DAY else labels)
@@ -145,8 +152,7 @@ def test_the_idle_time_of_a_time_is_that_of_its_parts(serve: Serve, monkeypatch:
 @pytest.mark.parametrize("label", ["job", "prometheus_replica"])
 def test_a_daemon_that_is_scraped_twice_counts_once(serve: Serve, label: str) -> None:
     """Two jobs or a pair of Prometheus servers: one bill, and a note that names both."""
-    made = [list(labelled(week.samples([GPU]), lambda labels, _, one=one: {**labels, label: one})) for one in "ab"]
-    with serve(chain(*made)) as report:
+    with serve(copies(label)) as report:
         found = report.json()
     assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
     assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(48, rel=CLOSE)
@@ -157,8 +163,7 @@ def test_a_daemon_that_is_scraped_twice_counts_once(serve: Serve, label: str) ->
 
 def test_series_that_are_there_twice_and_cannot_be_told_apart_are_refused(serve: Serve) -> None:
     """The error names the node, the labels and both values."""
-    made = [list(labelled(week.samples([GPU]), lambda labels, _, one=one: {**labels, "shard": one})) for one in "ab"]
-    with serve(chain(*made)) as report:
+    with serve(copies("shard")) as report:
         told = report(code=1)
     assert "node n1: its series are there more than once" in told and "shard=a, b" in told
 
@@ -224,8 +229,7 @@ def test_all_models_without_a_price_are_named_first(serve: Serve, tmp_path: Path
 
 def test_idle_allocations_of_several_clusters_have_theirs(serve: Serve) -> None:
     """In text and JSON."""
-    made = [list(labelled(week.samples([GPU]), lambda labels, _, one=one: {**labels, "cluster": one})) for one in "ab"]
-    with serve(chain(*made)) as report:
+    with serve(copies("cluster")) as report:
         found, text = report.json(), report()
     assert sorted(one["cluster"] for one in found["idle"]) == ["a", "b"]
     assert "a/team-a/Job/train  main" in text and "b/team-a/Job/train  main" in text
