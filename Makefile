@@ -107,8 +107,9 @@ bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go int
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
 
-bench-peers: $(VENV)/.dev  ## measure beside nvitop-exporter and a bare loop, as root, in half an hour; the table goes into docs/performance.md
+bench-peers: $(VENV)/.docs  ## measure beside nvitop-exporter and a bare loop, as root, in 45 minutes; docs/growth.svg, tables for docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench.peers
+	PYTHONPATH=tests $(BIN)/python -m bench.growth --svg docs/growth.svg
 
 day: $(VENV)/.docs  ## play a day of the daemon in 30 minutes, as root: does it stay flat? docs/day.svg, a table for docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m day --svg docs/day.svg

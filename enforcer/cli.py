@@ -5,31 +5,42 @@ What comes in: a command line. What goes out: an exit code: 0 done, 1 the node c
 usage or config.
 
 The rule: a sub-command is one module, listed only in `COMMANDS`. Its function `add` declares its name, its flags and
-the function to run. A module imports what costs time or memory only when it runs.
+the function to run. A module imports what costs time or memory only when it runs. A command line that begins with a
+command imports no other command: `run` would hold them all for as long as the node is up.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 
-from enforcer.commands import advise, check, close, completion, explain, preview, record, replay, report, run, top
 from exporter.config.arguments import Parser
 
 PROGRAM = "gpusteward"
 
-COMMANDS = (run, top, preview, check, explain, close, record, replay, report, advise, completion)
+COMMANDS = (
+    *("run", "top", "preview", "check", "explain", "close", "record", "replay", "report", "advise", "completion"),
+)
+"""Names of modules in `enforcer.commands`, which are also the words of the command line; in the order of `--help`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code. Ends the process as argparse does: 0 after --help, 2 on bad usage."""
-    namespace = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    namespace = parser([word for word in words[:1] if word in COMMANDS] or COMMANDS).parse_args(words)
     run: Callable[[argparse.Namespace], int] = namespace.run
     return run(namespace)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Make the parser of the program, with all of its commands."""
+def command(name: str) -> ModuleType:
+    """Import a command."""
+    return import_module(f"enforcer.commands.{name}")
+
+
+def parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Make the parser of the program with these of its commands."""
     whole = Parser(
         prog=PROGRAM,
         description="Per-container GPU memory and SM usage on shared GPUs, with limits that hold.",
@@ -37,10 +48,10 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {version('gpusteward')}")
-    whole.set_defaults(program=whole)
+    whole.set_defaults(program=parser)
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        module.add(commands)
+    for name in names:
+        command(name).add(commands)
     return whole
 
 

@@ -24,8 +24,6 @@ from exporter.host.remembered import Remembered
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
 from exporter.model import PodUid
-from exporter.recording.player import RecordedNode
-from exporter.simulated import SimulatedNode
 
 log = structlog.get_logger()
 
@@ -49,10 +47,15 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
 
     `auto` means the drivers of this node, never a simulation. Raises DeviceError.
     """
+    # What a node does not use is imported where it is used: a recording and a simulation would take 0.5 MB here.
     if (recording := config.devices.recording) is not None:
+        from exporter.recording.player import RecordedNode  # noqa: PLC0415
+
         played = RecordedNode(recording, clock.time, clock.monotonic)
         return Sources(played, played.host, played.inventory, played.node)
     if config.devices == "simulated":
+        from exporter.simulated import SimulatedNode  # noqa: PLC0415
+
         node = SimulatedNode(clock.time, started_at=clock.time())
         return Sources(node.devices, node.host, node.inventory, config.node.name)
     root = config.node.host_root
@@ -80,8 +83,8 @@ def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]]
     if source == "file" and names.file is not None:
         return FileInventory(names.file)
     if source == "kubernetes":
-        # Imported here, because the Kubernetes client takes 20 MB, which a daemon without it should not pay.
-        from exporter.kube.client import credentials  # noqa: PLC0415
+        # HTTP/2, protobuf and the readers of pods take NN MB.
+        from exporter.kube.credentials import credentials  # noqa: PLC0415
         from exporter.kube.pod_resources import socket_of  # noqa: PLC0415
         from exporter.kube.remembered import links_below  # noqa: PLC0415
         from exporter.kube.source import KubernetesSource  # noqa: PLC0415

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import aiohttp
-from kubernetes.aio.client.configuration import Configuration
 
 from exporter.kube.client import JSON, Client, Request
-from exporter.kube.errors import UNREACHABLE, KubeError
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -31,6 +29,8 @@ class Posted:
 
 class Writer(Client):
     """A `Client` that can create and patch; one connection serves both halves of the daemon."""
+
+    _follows = False  # API servers send no redirects. aiohttp would repeat the change, or take a page for a success.
 
     async def create(
         self,
@@ -53,17 +53,3 @@ class Writer(Client):
     def _limits(self) -> aiohttp.ClientTimeout:
         # Half of the time is for the connection: so a failed connection can be told from an answer that does not come.
         return aiohttp.ClientTimeout(total=self._deadline, sock_connect=self._deadline / 2)
-
-    async def _read_credentials(self) -> Configuration:
-        fresh = await super()._read_credentials()
-        staying = aiohttp.TraceConfig()
-        staying.on_request_redirect.append(_stay)
-        fresh.trace_configs = [staying]
-        return fresh
-
-
-async def _stay(_: object, __: object, redirected: aiohttp.TraceRequestRedirectParams) -> None:
-    """Refuse redirects: API servers send none, and aiohttp would repeat the change or take a page for a success."""
-    answer = redirected.response
-    answer.close()
-    raise KubeError(UNREACHABLE, "Redirected", f"{answer.url}: {answer.status} to another place")

@@ -19,6 +19,9 @@ from enforcer.commands.prometheus import add_prometheus, add_window, answered, c
 PROGRAM = "gpusteward advise"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """Of objects in Kubernetes."""
+KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+"""Of objects in Kubernetes."""
+FORMS = "NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"
 
 
 def add(commands: Commands) -> None:
@@ -32,7 +35,12 @@ def add(commands: Commands) -> None:
         epilog="example: gpusteward advise --prometheus http://localhost:9090 team-a/llm",
         allow_abbrev=False,
     )
-    parser.add_argument("scope", nargs="?", metavar="NAMESPACE[/WORKLOAD]", help="only these (default: all)")
+    parser.add_argument(
+        "scope",
+        nargs="?",
+        metavar=FORMS,
+        help="only these, in the words of the table (default: all)",
+    )
     add_prometheus(parser)
     add_window(parser, "14d")
     parser.add_argument(
@@ -53,15 +61,29 @@ def run(namespace: argparse.Namespace) -> int:
     """Advise, print, and return the exit code."""
     from exporter.base.problem import Problem  # noqa: PLC0415
 
-    where, _, workload = (namespace.scope or "").partition("/")
-    if namespace.scope is not None and not (NAME.fullmatch(where) and (not workload or NAME.fullmatch(workload))):
-        what = f"{namespace.scope!a} is not NAMESPACE or NAMESPACE/WORKLOAD"
-        return wrong(PROGRAM, Problem(what, fix="write a name such as team-a or team-a/llm"))
-    return answered(PROGRAM, lambda: _advice(namespace, where or None, workload or None))
+    scope = _scope(namespace.scope)
+    if scope is None:
+        what = f"{namespace.scope!a} is not {FORMS}"
+        return wrong(
+            PROGRAM, Problem(what, fix="write a name such as team-a, team-a/llm or team-a/Deployment/llm/main")
+        )
+    return answered(PROGRAM, lambda: _advice(namespace, scope))
 
 
-def _advice(namespace: argparse.Namespace, where: str | None, workload: str | None) -> str:
+def _scope(text: str | None) -> tuple[str | None, ...] | None:
+    """Read namespace, kind, workload and container; None if the text is none of the forms."""
+    if text is None:
+        return ()
+    namespace, *rest = text.split("/")
+    kind = rest.pop(0) if len(rest) > 1 and KIND.fullmatch(rest[0]) else None
+    if len(rest) > 2 or not all(NAME.fullmatch(part) for part in (namespace, *rest)):  # noqa: PLR2004  (as in FORMS)
+        return None
+    return namespace, kind, *rest
+
+
+def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str:
     from exporter.advise.advice import advise  # noqa: PLC0415  (with the catalogue)
+    from exporter.advise.grouping import Wanted  # noqa: PLC0415
     from exporter.advise.patches import declared  # noqa: PLC0415
     from exporter.advise.reading import read  # noqa: PLC0415
     from exporter.advise.rendering import Line, as_json, as_text  # noqa: PLC0415
@@ -70,23 +92,27 @@ def _advice(namespace: argparse.Namespace, where: str | None, workload: str | No
 
     window = window_of(namespace.since, namespace.until, time.time())
     history = chosen_history(namespace)
-    found = asyncio.run(read(history, window, where, workload))
+    found = asyncio.run(read(history, window, Wanted(*scope)))
     warn(PROGRAM, history)
     lines = []
     for seen in found:
-        advice, use = advise(seen.use, namespace.headroom, max(1, namespace.min_days)), seen.use
+        use = seen.use
+        advice = advise(use, namespace.headroom, max(1, namespace.min_days), len(list(window.parts())))
         text = None
         if advice.limit is not None:
             text = declared(
-                builtin(), use.system, use.source, seen.target.container, advice.limit,
-                device=use.device_bytes, devices=seen.devices,
+                builtin(), use.system, use.source, seen.container, advice.limit, device=use.device_bytes,
+                devices=seen.devices, scope=use.scope, present=use.limit,
             )  # fmt: skip
         lines.append(Line(seen, advice, text))
     return as_json(lines) if namespace.json else as_text(lines)
 
 
 def _share(text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,4}(?:\.[0-9]+)?)%?", text)
+    match = re.fullmatch(r"([0-9]{1,4}(?:\.[0-9]+)?)(%?)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!a} is not a percentage: expected one such as 10%")
-    return float(match[1]) / 100
+    percent = float(match[1])
+    if 0 < percent < 1 and not match[2]:
+        raise argparse.ArgumentTypeError(f"{text!a} is less than 1%: write {percent:.0%} for a share, or {text}%")
+    return percent / 100

@@ -35,7 +35,7 @@ def run(namespace: argparse.Namespace) -> int:
     from exporter.config.schema import Config  # noqa: PLC0415  (msgspec)
     from exporter.config.yaml_text import words_of  # noqa: PLC0415
 
-    program: argparse.ArgumentParser = namespace.program
+    program: argparse.ArgumentParser = namespace.program()
     kinds = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
     for action in _actions(program):
         if isinstance(action.metavar, str) and action.metavar in kinds:

@@ -92,7 +92,7 @@ class Decider:
         self.boot_id = boot_id
         self._begin = begin
         self._note: Note = lambda _before, _after, _by: None
-        self._tell = tell
+        self.tell = tell
         self._moment = moment
         self._wall = wall
         self._history = history
@@ -113,7 +113,7 @@ class Decider:
         for line in lines(verdict, before):
             (log.warning if line.warning else log.info)(line.event, **line.data)
         warnings = notices(verdict, before, snapshot, self.rules.trigger)
-        self._tell([*warnings, *self._invalid(verdict, snapshot)])
+        self.tell([*warnings, *self._invalid(verdict, snapshot)])
         begin = self.rehearse if verdict.action is not None and verdict.action.dry else self._begin
         if verdict.action is not None and begin is not None:
             begin(verdict.action)
@@ -199,7 +199,7 @@ class Decider:
         else:
             notice = ending(action, result, now, at, detail)
         if notice is not None:
-            self._tell([notice])
+            self.tell([notice])
 
     def watched(self, action: Action, result: Result, detail: str) -> None:
         """Take the outcome of an accepted action."""
@@ -207,7 +207,7 @@ class Decider:
         self._history = outcomes.watched(self._history, action)
         self._ended(action, result, detail, now, at)
         if (notice := ending(action, result, now, at, detail)) is not None:
-            self._tell([notice])
+            self.tell([notice])
 
     def misattributed(self, detail: str) -> None:
         """Open the breaker `attribution`: memory of a victim was counted to another pod than its own."""

@@ -29,7 +29,8 @@ from exporter.check.lines import Line, Verdict, count
 from exporter.config import Config, source_of_names
 from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
-from exporter.kube.client import METADATA_ONLY, Client, credentials, segment
+from exporter.kube.client import METADATA_ONLY, Client, segment
+from exporter.kube.credentials import credentials
 from exporter.kube.errors import KubeError, decoded
 from exporter.kube.rights import Right
 from exporter.objects.metadata import Described

@@ -10,16 +10,13 @@ therefore counts as 0, and is reported. Beyond that, the account is marked as no
 container's cgroup replaces the sum over its processes, because it counts each buffer once. If that count is below the
 memory that the processes surely hold, buffers were charged to another cgroup. Then only the sure part counts. Unknown
 is not zero: a container that may hold memory outside the lists has no figure.
-
-Above 300 lines, because each step changes the same sums, and the accounts close only over all of them.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-from exporter.accounts.attribution import Attributed, Placed
+from exporter.accounts.attribution import Attributed
+from exporter.accounts.grouping import NO_MEMBERS, NOBODY, Group, Groups, Members, grouped, total
 from exporter.model import (
     Attribution,
     CgroupMemory,
@@ -30,7 +27,6 @@ from exporter.model import (
     Gpu,
     GpuSample,
     Memory,
-    ProcessKind,
     ProcessUtilization,
     Subject,
     Usage,
@@ -39,21 +35,9 @@ from exporter.model import (
 TOLERANCE = 64 * 2**20
 """Bytes by which the lists may exceed the device's usage: a few allocations between two readings."""
 
-_Number = TypeVar("_Number", int, float)
 Peaks = Mapping[tuple[Subject, DeviceKey], int]
 Evicted = Mapping[tuple[Subject, DeviceKey], float]
 Counted = Mapping[Subject, CgroupMemory]
-
-COUNTS_AS = {
-    Attribution.CONTAINER: "attributed",
-    Attribution.INHERITED: "attributed",
-    Attribution.GHOST: "ghost",
-    Attribution.HOST: "host",
-}
-"""Every other entry is unattributed: the process exists, but belongs to no known container."""
-
-DOUBTFUL = {Attribution.UNPROVEN, Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS}
-"""Such a process may belong to any container. While one is listed, no container is known to hold 0 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +62,7 @@ def account(
     peaks: Peaks,
     allocated: Mapping[DeviceKey, Collection[Subject]] | None = None,
     evicted: Evicted | None = None,
+    groups: Groups | None = None,
 ) -> GpuAccounts:
     """
     Close the accounts of one GPU.
@@ -87,18 +72,16 @@ def account(
         peaks: the highest usage seen so far, per container and device.
         allocated: the containers to which the kubelet allocated each device. One without a process there holds 0.
         evicted: seconds for which each container's queues were off the device.
+        groups: of the placed entries, if they are known from an earlier round.
     """
     placed = attributed.placed
-    by_device: dict[DeviceKey, list[Placed]] = defaultdict(list)
-    counts: dict[Attribution, int] = defaultdict(int)
-    for entry in placed or ():
-        by_device[entry.process.device].append(entry)
-        counts[entry.attribution] += 1
+    groups = groups or grouped(placed or ())
     accounts: list[DeviceAccount] = []
     usages: list[Usage] = []
     capped, short = 0, 0
     for device, memory, ratios in attributed.sample.gpu.leaves():
-        on_it = _OnDevice.of(attributed, device, by_device[device], (allocated or {}).get(device, ()))
+        group = groups.by_device.get(device, NOBODY)
+        on_it = _OnDevice.of(attributed, device, group, (allocated or {}).get(device, ()))
         if placed is None:
             accounts.append(DeviceAccount(device, memory))
             usages += (_of_cgroup(subject, cgroup, peaks) for subject, cgroup in on_it.counted.items() if cgroup.used)
@@ -116,7 +99,7 @@ def account(
     if short:
         faults = (*attributed.sample.faults, _charged_elsewhere(attributed.sample.gpu, short))
         attributed = replace(attributed, sample=replace(attributed.sample, faults=faults))
-    return GpuAccounts(attributed, tuple(accounts), tuple(usages), capped, dict(counts))
+    return GpuAccounts(attributed, tuple(accounts), tuple(usages), capped, groups.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +116,26 @@ class _OnDevice:
 
     attributed: Attributed
     device: DeviceKey
-    entries: Sequence[Placed]
-    by_subject: Mapping[Subject, Sequence[Placed]]
+    group: Group
+    by_subject: Mapping[Subject, Members]
     counted: Counted
     short: Counted
     sees_all: bool
 
     @classmethod
-    def of(
-        cls, attributed: Attributed, device: DeviceKey, entries: Sequence[Placed], holders: Iterable[Subject]
-    ) -> "_OnDevice":
+    def of(cls, attributed: Attributed, device: DeviceKey, group: Group, holders: Iterable[Subject]) -> "_OnDevice":
         """Collect the containers of a device, and compare the kernel's counts with the lists."""
         counted = {subject: cgroup for (subject, on), cgroup in attributed.counted.items() if on == device}
         using = (subject for subject, cgroup in counted.items() if cgroup.used)
-        by_subject: dict[Subject, list[Placed]] = {subject: [] for subject in (*holders, *using)}
-        for entry in entries:
-            if entry.subject is not None:
-                by_subject.setdefault(entry.subject, []).append(entry)
+        by_subject = {**dict.fromkeys((*holders, *using), NO_MEMBERS), **group.members}
         short = {
             subject: cgroup
             for subject, cgroup in counted.items()
-            if _at_least(by_subject.get(subject, ())) > cgroup.used + TOLERANCE
+            if by_subject.get(subject, NO_MEMBERS).at_least > cgroup.used + TOLERANCE
         }
         believed = {subject: cgroup for subject, cgroup in counted.items() if subject not in short}
-        doubtful = attributed.anybodys or any(entry.attribution in DOUBTFUL for entry in entries)
-        sees_all = not (doubtful or attributed.sample.partial)
-        return cls(attributed, device, entries, by_subject, believed, short, sees_all)
+        sees_all = not (attributed.anybodys or group.doubtful or attributed.sample.partial)
+        return cls(attributed, device, group, by_subject, believed, short, sees_all)
 
     def lists(self, subject: Subject) -> bool:
         """
@@ -166,18 +143,19 @@ class _OnDevice:
 
         While some may be missing, an empty list is not known to be empty.
         """
-        return self.attributed.knows(subject) and (self.sees_all or bool(self.by_subject[subject]))
+        return self.attributed.knows(subject) and (self.sees_all or bool(self.by_subject[subject].entries))
 
 
 def _balance(on_it: _OnDevice, memory: Memory | None) -> DeviceAccount:
     device, counted = on_it.device, on_it.counted
     held: dict[str, list[int | None]] = {"attributed": [], "ghost": [], "host": [], "unattributed": []}
     held["attributed"] += (cgroup.used for cgroup in counted.values())
-    for entry in on_it.entries:
-        if entry.subject in counted:
-            continue
-        held[COUNTS_AS.get(entry.attribution, "unattributed")].append(entry.process.memory)
-    if any(entry.attribution is Attribution.UNPROVEN for entry in on_it.entries):
+    for subject, members in on_it.group.members.items():
+        if subject not in counted:
+            held["attributed"].append(members.used)
+    for place, size in on_it.group.others.items():
+        held[place].append(size)
+    if on_it.group.unproven:
         return DeviceAccount(device, memory)
     if any(subject not in counted and not on_it.attributed.knows(subject) for subject in on_it.by_subject):
         held["attributed"].append(None)
@@ -197,24 +175,21 @@ def _usages(
     on_it: _OnDevice, *, utilization: tuple[ProcessUtilization, ...] | None, instance_sm: float | None, peaks: Peaks
 ) -> Iterable[tuple[Usage, bool]]:
     device = on_it.device
-    everybody = on_it.sees_all and all(entry.subject is not None for entry in on_it.entries)
+    everybody = on_it.sees_all and not on_it.group.nobodys
     alone = everybody and len(on_it.by_subject) == 1
     by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
     for subject, members in on_it.by_subject.items():
         cgroup, short = on_it.counted.get(subject), on_it.short.get(subject)
         known, before, kernel = on_it.lists(subject), peaks.get((subject, device)), cgroup or short
-        keys = frozenset(member.key for member in members if member.key is not None)
-        mps = any(ProcessKind.MPS in member.process.kinds for member in members)
+        keys, mps = members.keys, members.mps
         if cgroup is None and not known:
-            sure = short.used if short else _at_least(members) or None
+            sure = short.used if short else members.at_least or None
             yield Usage(subject, device, None, before, processes=keys, memory_sure=sure, listed=False, mps=mps), False
             continue
-        used = cgroup.used if cgroup else total(member.process.memory for member in members)
+        used = cgroup.used if cgroup else members.used
         kernel_peak = kernel.peak if kernel else None
         peak = max((size for size in (before, used, kernel_peak) if size is not None), default=None)
-        # The statistics name processes on all drivers. The lists name threads on some, so both numbers are looked up.
-        pids = {key.pid for key in keys} | {member.process.pid for member in members}
-        busy = None if by_pid is None or not known else [by_pid[pid] for pid in sorted(pids) if pid in by_pid]
+        busy = None if by_pid is None or not known else [by_pid[pid] for pid in members.pids if pid in by_pid]
         raw_sm = None if busy is None else total(sample.sm for sample in busy)
         yield (
             Usage(
@@ -226,36 +201,20 @@ def _usages(
                 encoder=None if busy is None else _at_most_one(total(sample.encoder for sample in busy)),
                 decoder=None if busy is None else _at_most_one(total(sample.decoder for sample in busy)),
                 processes=keys,
-                memory_sure=None if cgroup else short.used if short else _sure(members),
+                memory_sure=None if cgroup else short.used if short else members.sure,
                 kernel_limit=kernel.limit if kernel else None,
                 listed=known,
                 mps=mps,
-                process_memory=_by_process(members) if known else (),
+                process_memory=members.by_process if known else (),
             ),
             raw_sm is not None and raw_sm > 1.0,
         )
-
-
-def _by_process(members: Iterable[Placed]) -> tuple[int, ...]:
-    """List the bytes of each process, sorted; empty where one is unknown. An entry of a dead process counts alone."""
-    sizes: dict[object, int] = defaultdict(int)
-    for number, member in enumerate(members):
-        if member.process.memory is None:
-            return ()
-        sizes[number if member.key is None else member.key] += member.process.memory
-    return tuple(sorted(sizes.values()))
 
 
 def _of_cgroup(subject: Subject, cgroup: CgroupMemory, peaks: Peaks) -> Usage:
     """Make the usage of a container of which only the kernel's count is known, and no process."""
     peak = max(cgroup.used, cgroup.peak or 0, peaks.get((subject, cgroup.device)) or 0)
     return Usage(subject, cgroup.device, cgroup.used, peak, kernel_limit=cgroup.limit, listed=False)
-
-
-def _at_least(members: Iterable[Placed]) -> int:
-    """Sum up the known bytes that surely belong to the container."""
-    sizes = (m.process.memory if m.process.memory_sure is None else m.process.memory_sure for m in members)
-    return sum(size for size in sizes if size is not None)
 
 
 def _charged_elsewhere(gpu: Gpu, containers: int) -> Fault:
@@ -268,30 +227,8 @@ def _charged_elsewhere(gpu: Gpu, containers: int) -> Fault:
     return Fault("accounts", "dmem_short", message, gpu.uuid, incomplete=False)
 
 
-def _sure(members: Sequence[Placed]) -> int | None:
-    """
-    Sum up the bytes that surely belong to the container.
-
-    None if that is all of its memory, because none can be shared, or if none of its processes is measured.
-    """
-    processes = [member.process for member in members]
-    if all(process.memory_sure is None and process.memory is not None for process in processes):
-        return None
-    return _at_least(members) if any(process.memory is not None for process in processes) else None
-
-
 def _at_most_one(ratio: float | None) -> float | None:
     return None if ratio is None else min(1.0, ratio)
-
-
-def total(parts: Iterable[_Number | None]) -> _Number | None:
-    """Sum up; one unknown part makes the sum unknown."""
-    result: _Number = 0
-    for part in parts:
-        if part is None:
-            return None
-        result += part
-    return result
 
 
 def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[ContainerId] | None) -> Peaks:

@@ -31,7 +31,6 @@ from exporter.model import (
     Subject,
 )
 
-
 MOST_OWNERS = 2**13
 """Owners whose answer is kept; a node has a few for each container."""
 
@@ -177,30 +176,6 @@ def attribute(
         unseen=frozenset(subject for subject in unseen if isinstance(subject, Subject)),
         anybodys=Attribution.CONTRADICTORY in unseen,
     ), sightings
-
-
-def unchanged(last: Attributed, of: HostSample, sample: GpuSample, host: HostSample) -> Attributed | None:
-    """
-    Return the last attribution with the new sample, if nothing has changed that it depends on, else None.
-
-    That is so if the lists are the same ones, and each process was alive and confirmed to be the same (`of`: what the
-    host said then). The names must be the same, too. Devices whose memory the kernel counts by cgroup are left out.
-    """
-    if (
-        last.placed is None
-        or sample.processes is not last.sample.processes
-        or not (sample.pids_proven and host.pid_domain_proven and of.pid_domain_proven)
-        or sample.cgroups
-        or last.sample.cgroups
-        or sample.unseen != last.sample.unseen
-    ):
-        return None
-    now, then = host.processes, of.processes
-    for entry in last.placed:
-        pid = entry.process.pid
-        if entry.key is None or pid in host.unreadable or now.get(pid) is not then.get(pid):
-            return None
-    return replace(last, sample=sample)
 
 
 def _beyond_doubt(sample: GpuSample, before: Sightings) -> Sightings:

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from exporter.advise.observed import Observed
+from exporter.advise.observed import Filled, Observed
 
 STEP = 256 * 2**20
 """Bytes to which a limit is rounded up: a quarter of a GiB."""
+RARE = 0.8
+"""A peak is called rare if P95 is below this share of it."""
 
 
 class Kind(StrEnum):
-    """What is advised."""
+    """What is advised. `fraction` has the limit that holds for the present use, if a device is large enough for it."""
 
     LIMIT = "limit"
     FRACTION = "fraction"
@@ -42,7 +44,7 @@ class Advice:
     remarks: tuple[str, ...] = ()
 
 
-def advise(seen: Observed, headroom: float, least_days: int) -> Advice:
+def advise(seen: Observed, headroom: float, least_days: int, asked_days: int | None = None) -> Advice:
     """
     Advise a limit.
 
@@ -50,36 +52,64 @@ def advise(seen: Observed, headroom: float, least_days: int) -> Advice:
         seen: the use.
         headroom: share of the peak that is added, such as 0.1.
         least_days: days of readings below which the answer is "unknown".
+        asked_days: of the time that was asked about; None if it has enough of them.
 
     """
-    remarks = tuple(_remarks(seen))
     if seen.days < least_days:
         why = f"readings of {_days(seen.days)}, and {least_days} are needed (--min-days)"
-        return Advice(Kind.UNKNOWN, None, why, remarks)
+        if asked_days is not None and asked_days < least_days:
+            why += f"; the time asked about has {_days(asked_days)}: set --since {least_days}d"
+        return Advice(Kind.UNKNOWN, None, why, tuple(_remarks(seen)))
     if seen.peak <= 0:
-        return Advice(Kind.UNKNOWN, None, "it held no GPU memory", remarks)
-    if seen.flat:
-        return Advice(
-            Kind.FRACTION,
-            None,
-            "it takes its memory once and keeps it, as frameworks do that take a fraction of the device in advance",
-            remarks,
+        return Advice(Kind.UNKNOWN, None, "it held no GPU memory", tuple(_remarks(seen)))
+    needed = round(seen.peak * (1 + headroom), 3)  # 50 GiB * 1.1 is more than 55 GiB in floats
+    limit: int | None = ceil(needed / STEP) * STEP
+    if seen.device_bytes is not None and limit is not None and limit >= seen.device_bytes:
+        limit = None
+    if seen.filled is not Filled.NOTHING:
+        return _filled(seen, limit, headroom)
+    remarks = [*_remarks(seen)]
+    if seen.p95 < RARE * seen.peak:
+        remarks.append(f"the peak is rare: P95 is {gib(seen.p95)}, and a limit below the peak would have been exceeded")
+    if limit is None:
+        whole = "all of the instance: a larger profile may be needed" if seen.instance else "a whole device"
+        return Advice(Kind.WHOLE, None, f"with the headroom it needs {whole}", tuple(remarks))
+    return Advice(Kind.LIMIT, limit, f"its peak in {_days(seen.days)}, and {headroom:.0%} more", tuple(remarks))
+
+
+def _filled(seen: Observed, limit: int | None, headroom: float) -> Advice:
+    """Advise on use that is flat, and so large that it may have been taken in advance."""
+    held, remarks = f"it holds {gib(seen.peak)} all the time", _remarks(seen)
+    if seen.filled is Filled.INSTANCE:
+        why = (
+            f"{held}, and fills the instance: a larger profile may be needed; if it is vLLM or JAX, lower the fraction "
+            "to use a smaller one"
         )
-    limit = ceil(seen.peak * (1 + headroom) / STEP) * STEP
-    if seen.device_bytes is not None and limit >= seen.device_bytes:
-        return Advice(Kind.WHOLE, None, "with the headroom it needs a whole device", remarks)
-    return Advice(Kind.LIMIT, limit, f"its peak in {_days(seen.days)}, and {headroom:.0%} more", remarks)
+        return Advice(Kind.FRACTION, None, why, tuple(remarks))
+    part = "its limit" if seen.filled is Filled.LIMIT else "most of the device"
+    why = f"{held}, {part}: perhaps it takes a fraction in advance; "
+    if limit is None:
+        why += "with the headroom its present use needs a whole device"
+    else:
+        why += f"{gib(limit)} holds for its present use, with {headroom:.0%} more"
+    return Advice(Kind.FRACTION, limit, why, tuple(remarks))
 
 
 def _remarks(seen: Observed) -> list[str]:
     found = []
     if seen.acted:
         found.append("an action ended a pod of it: its need may be larger than its peak")
-    elif seen.at_limit and seen.enforced_by not in ("", "none"):
+    elif seen.at_limit and seen.filled is Filled.NOTHING and seen.enforced_by not in ("", "none"):
         found.append(f"its peak is its limit, which {seen.enforced_by} enforces: its need may be larger")
     elif seen.over_seconds:
-        found.append(f"it was over its limit for {seen.over_seconds / 60:.0f} min")
+        many = f", added up over {seen.series} containers and devices" if seen.series > 1 else ""
+        found.append(f"it was over its limit for {seen.over_seconds / 60:.0f} min{many}")
     return found
+
+
+def gib(amount: float) -> str:
+    """Write bytes as GiB."""
+    return f"{amount / 2**30:.2f}Gi"
 
 
 def _days(count: int) -> str:

@@ -18,7 +18,8 @@ from exporter.check.cluster import ApiServer, NodeObject
 from exporter.check.lines import Failed
 from exporter.config import Config
 from exporter.kube.allocations import AllocationsView
-from exporter.kube.client import Client, credentials, segment
+from exporter.kube.client import Client, segment
+from exporter.kube.credentials import credentials
 from exporter.kube.errors import KubeError, decoded
 from exporter.kube.pod_resources import KubeletError, ask, socket_of
 from exporter.kube.rights import RIGHTS, Right

@@ -5,39 +5,30 @@ What comes in: the source of the credentials, paths and queries of the API refer
 for others to decode; or a `KubeError` for any failure.
 
 The rule: it reads. No method can change anything in the cluster: the one POST asks for our rights, and the server
-stores nothing of it. The library's configuration loading and authentication are used (in-cluster, kubeconfig, exec
-plugins). Its generated models are not: 62 MB against 98 MB, and a seventh of the CPU. Credentials are read again
-once a minute, and at once when the server refuses them, so that a rotated token costs nothing. Above 300 lines, because
-reading credentials and renewing them between requests is one topic.
+stores nothing of it. Credentials are read again once a minute, and at once when the server refuses them, so that a
+rotated token costs nothing.
 """
 
 import asyncio
-import logging
-import os
+import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import quote
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 import structlog
-import yaml
-from kubernetes.aio.client.api_client import ApiClient
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.incluster_config import InClusterConfigLoader
-from kubernetes.aio.config.kube_config import load_kube_config
 
 from exporter.base.clock import Clock
-from exporter.base.secrets import fixed_part, hidden, without
+from exporter.base.secrets import hidden, without
+from exporter.kube.credentials import Access, Credentials
 from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, UnsentError, decoded, status_error
 
 log = structlog.get_logger()
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT = "gpusteward"
 JSON: Mapping[str, str] = {"Accept": "application/json"}
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -57,66 +48,6 @@ BEFORE_SENDING = (
 )
 """Errors before a request is sent: no address, no connection, no trust, a proxy that does not work."""
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-
-
-def _keep_plugins_quiet(record: logging.LogRecord) -> bool:
-    """Cut from a line of the Kubernetes library what it quotes: a plugin may have printed its token."""
-    said = fixed_part(record.getMessage()) or "an error of the credentials"
-    record.msg, record.args, record.exc_info = f"{said} (its details may be secret, and are not shown)", (), None
-    return True
-
-
-# At the source, because a command that sets up no log writes such lines, too.
-logging.getLogger(load_kube_config.__module__).addFilter(_keep_plugins_quiet)
-
-Credentials = Callable[[Configuration], Awaitable[None]]
-"""Fills in the server's address, its authority and our identity. Raises KubeError."""
-
-
-def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | None = None) -> Credentials:
-    """Return the credentials of a pod: its ServiceAccount's token and the address in its environment."""
-    loader = InClusterConfigLoader(
-        str(folder / "token"),
-        str(folder / "ca.crt"),
-        try_refresh_token=False,
-        environ=os.environ if environment is None else environment,
-    )
-
-    async def load(configuration: Configuration) -> None:
-        try:
-            loader.load_and_set(configuration)
-        except (ConfigException, OSError, UnicodeDecodeError) as error:
-            message = f"{error} (looked in {folder}); outside of a pod a kubeconfig is needed"
-            raise UnsentError(UNREACHABLE, "NotConfigured", message) from error
-
-    return load
-
-
-def from_kubeconfig(files: str) -> Credentials:
-    """Return the credentials of a kubeconfig's current context; `files` as in KUBECONFIG, separated by colons."""
-
-    async def load(configuration: Configuration) -> None:
-        try:
-            await load_kube_config(config_file=files, client_configuration=configuration, persist_config=False)
-        except Exception as error:  # the library raises TypeError, KeyError, yaml's errors and the plugin's own
-            message = f"cannot use the kubeconfig {files}: {_without_values(error)}"
-            raise UnsentError(UNREACHABLE, "NotConfigured", message) from error
-
-    return load
-
-
-def _without_values(error: Exception) -> str:
-    """Say why a kubeconfig cannot be used, without its values: any of them may be a secret."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1} is not YAML"
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return fixed_part(str(error)) or f"its contents are not as expected ({type(error).__name__})"
-
-
-def credentials(kubeconfig: Path | None) -> Credentials:
-    """Return the credentials of a kubeconfig if one is named, else those of this pod."""
-    return from_kubeconfig(str(kubeconfig)) if kubeconfig else in_cluster()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +78,15 @@ _REVIEW = msgspec.json.Decoder(_Review)
 class Client:
     """Asks one API server, with a deadline for each request."""
 
+    _follows: ClassVar[bool] = True
+    """A request goes where a redirect sends it."""
+
     def __init__(self, credentials: Credentials, *, clock: Clock, deadline: float = 10.0) -> None:
         self._credentials = credentials
         self._clock = clock
         self._deadline = deadline
-        self._configuration = Configuration()
-        self._api: ApiClient | None = None
+        self._access = Access()
+        self._session: aiohttp.ClientSession | None = None
         self._renew_at = 0.0
         self._unreadable = ""  # why the credentials could not be read last time
         self._renewing = asyncio.Lock()
@@ -160,7 +94,7 @@ class Client:
     @property
     def server(self) -> str:
         """The URL of the server without name and password, once the credentials were read."""
-        return hidden(str(self._configuration.host))
+        return hidden(self._access.server)
 
     async def get(
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = "application/json"
@@ -204,9 +138,9 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        api, self._api = self._api, None
-        if api is not None:
-            await api.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def _read(self, request: Request) -> bytes:
         return (await self._exchange(request))[1]
@@ -226,7 +160,7 @@ class Client:
         try:
             async with asyncio.timeout(self._deadline):
                 answer = await self._authorized(request)
-                if answer.status < 400:  # noqa: PLR2004
+                if answer.status < 300:  # noqa: PLR2004
                     return answer
                 try:
                     raise await self._refusal(answer)
@@ -241,68 +175,65 @@ class Client:
     async def _authorized(self, request: Request) -> aiohttp.ClientResponse:
         """Send; if the credentials are refused and new ones exist, send once more with those."""
         await self._renew()
-        used = dict(self._configuration.api_key)
+        used = self._access.authorization
         answer = await self._send(request)
         if answer.status == 401:  # noqa: PLR2004
             self._renew_at = 0.0
             await self._renew()
-            if self._configuration.api_key != used:
+            if self._access.authorization != used:
                 answer.release()
                 return await self._send(request)
         return answer
 
     async def _send(self, request: Request) -> aiohttp.ClientResponse:
-        if self._api is None:
-            self._api = ApiClient(self._configuration)
-            self._api.user_agent = USER_AGENT
-        method, url, headers, body, _ = await self._api.param_serialize(
+        access = self._access
+        if self._session is None:
+            self._session = _session(access)
+        headers, data = dict(request.headers), None
+        if access.authorization:
+            headers["Authorization"] = access.authorization
+        if request.body is not None:
+            headers.setdefault("Content-Type", "application/json")
+            data = json.dumps(request.body).encode()
+        query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+        return await self._session.request(
             request.method,
-            request.path,
-            query_params=list(request.query.items()),
-            header_params=dict(request.headers),
-            body=request.body,
-            auth_settings=["BearerToken"],
+            f"{access.server}{request.path}{query}",
+            headers=headers,
+            data=data,
+            timeout=request.limits,
+            allow_redirects=self._follows,
+            proxy=access.proxy,
+            server_hostname=access.server_name,
         )
-        wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=request.limits)
-        answer: aiohttp.ClientResponse = wrapped.response
-        return answer
 
     async def _renew(self) -> None:
         """Read the credentials when they are due. If that fails, the last ones stay in use: the server decides."""
         async with self._renewing:
             now = self._clock.monotonic()
-            if self._api is not None and now < self._renew_at:
+            if self._session is not None and now < self._renew_at:
                 return
             pause, why = RENEWAL, ""
             try:
-                fresh = await self._read_credentials()
+                self._access = await self._read_credentials()
             except KubeError as error:
-                if self._api is None:
+                if self._session is None:
                     raise
                 pause, why = RENEWAL_AGAIN, error.message
-            else:
-                if self._api is None:
-                    self._configuration = fresh
-                else:
-                    self._configuration.host, self._configuration.api_key = fresh.host, fresh.api_key
             if why and why != self._unreadable:
                 log.warning("kube.credentials_unreadable", message=why, effect="the last credentials stay in use")
             self._unreadable = why
             self._renew_at = now + pause
 
-    async def _read_credentials(self) -> Configuration:
+    async def _read_credentials(self) -> Access:
         """Read all again. Raises KubeError, also if a token is missing that was there before: it is being written."""
-        fresh = Configuration()
-        # From 3.13 on, Python refuses certificates without an Authority Key Identifier. Clusters that began before
-        # Kubernetes 1.17 have such ones, and Go accepts them: https://github.com/kubernetes-client/python/issues/2394
-        fresh.disable_strict_ssl_verification = True
-        await self._credentials(fresh)
+        fresh = await self._credentials()
         # A line feed at the end of the file would make an invalid header.
-        fresh.api_key = {name: value.strip() for name, value in fresh.api_key.items()}
-        empty = any(len(value.split()) < 2 for value in fresh.api_key.values())  # noqa: PLR2004  (the word Bearer)
-        if empty or (self._configuration.api_key and not fresh.api_key):
+        authorization = fresh.authorization.strip()
+        empty = authorization and len(authorization.split()) < 2  # noqa: PLR2004  (the word Bearer)
+        if empty or (self._access.authorization and not authorization):
             raise UnsentError(UNREACHABLE, "NotConfigured", "the token is empty")
-        return fresh
+        return replace(fresh, authorization=authorization)
 
     def _renamed(self, error: Exception) -> KubeError:
         server = self.server
@@ -315,13 +246,15 @@ class Client:
 
     async def _refusal(self, answer: aiohttp.ClientResponse) -> KubeError:
         """Read a refusal. A proxy may send our request back, with the token in it."""
+        if answer.status < 400:  # noqa: PLR2004
+            return KubeError(UNREACHABLE, "Redirected", f"{answer.url}: {answer.status} to another place")
         body = b""
         async for chunk in answer.content.iter_any():
             body += chunk
             if len(body) > LONGEST_REFUSAL:
                 break
-        tokens = [value.split()[-1] for value in self._configuration.api_key.values() if value.split()]
-        written, reason = (without(text, *tokens) for text in (body.decode(errors="replace"), str(answer.reason)))
+        token = self._access.authorization.rpartition(" ")[2]
+        written, reason = (without(text, token) for text in (body.decode(errors="replace"), str(answer.reason)))
         after = answer.headers.get("Retry-After", "")
         seconds = float(after) if after.isascii() and after.isdigit() else None
         text = written[:200].strip()
@@ -332,6 +265,20 @@ class Client:
 def segment(name: str) -> str:
     """Quote a name as one part of a path."""
     return quote(name, safe="")
+
+
+def _session(access: Access) -> aiohttp.ClientSession:
+    """Open a pool of connections, by way of the proxy in the environment if there is one. Raises OSError."""
+    context = ssl.create_default_context(cafile=access.authority)
+    if access.certificate:
+        context.load_cert_chain(access.certificate, access.key)
+    if not access.verified:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # From 3.13 on, Python refuses certificates without an Authority Key Identifier. Clusters that began before
+    # Kubernetes 1.17 have such ones, and Go accepts them: https://github.com/kubernetes-client/python/issues/2394
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    connector = aiohttp.TCPConnector(ssl=context)
+    return aiohttp.ClientSession(connector=connector, trust_env=True, headers={"User-Agent": USER_AGENT})
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -32,7 +32,7 @@ class KubeError(Exception):
     Attributes:
         status: of HTTP; 0 when no server answered.
         reason: the reason of the server's Status object (`Forbidden`, `Expired`), or ours: `Unreachable`, `Timeout`,
-            `Dropped`, `Silent`, `Untrusted`, `NotConfigured`, `Invalid`.
+            `Dropped`, `Silent`, `Untrusted`, `NotConfigured`, `Redirected`, `Invalid`.
         retry_after: seconds that the server wants us to wait.
         causes: the reasons of the server's details (`ResourceVersionTooLarge`).
         particulars: the same in sentences.

@@ -14,8 +14,9 @@ from random import Random
 
 from exporter.base.clock import Clock
 from exporter.kube.claims import Claims
-from exporter.kube.client import Client, Credentials
+from exporter.kube.client import Client
 from exporter.kube.combining import combine
+from exporter.kube.credentials import Credentials
 from exporter.kube.device_ids import RememberedIds
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.namespaces import Namespaces

@@ -20,17 +20,18 @@ from exporter.accounts.attribution import (
     believed,
     living_subjects,
     needs_living,
-    unchanged,
 )
+from exporter.accounts.grouping import Groups, grouped
 from exporter.accounts.queue_evictions import Evictions, advance
 from exporter.accounts.snapshot import holders
+from exporter.accounts.unchanged import unchanged
 from exporter.base.clock import Clock
 from exporter.host import HostSource
 from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Subject
 
 PAUSE = 0.001
 """Seconds between two parts of a round, because a scrape needs several turns of the event loop."""
-MANY = 64
+MANY = 256
 """Processes that are accounted between two pauses, in about 1 ms. A pause costs 0.1 ms of CPU itself."""
 
 
@@ -56,6 +57,7 @@ class _Remembered:
     evictions: Evictions = field(default_factory=Evictions)
     instances: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
     attributed: Attributed | None = None
+    groups: Groups | None = None
     host: HostSample = field(default_factory=HostSample)
     names: Names | None = None
     """The last attribution, and what else it was made of."""
@@ -97,7 +99,7 @@ class Accountant:
         handled = 0
         for sample in samples:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
-            sightings, attributed = before.sightings, None
+            sightings, attributed, groups = before.sightings, None, before.groups
             if before.attributed is not None and before.names is names:
                 attributed = unchanged(before.attributed, before.host, sample, host)
             if attributed is None:
@@ -107,8 +109,9 @@ class Accountant:
                     all_processes = await asyncio.to_thread(self._host.sample, (), want_living=True)
                     living = living_subjects(all_processes, names)
                 attributed, sightings = attribute(proven, host, names, living or frozenset(), before.sightings)
+                groups = grouped(attributed.placed or ())
             evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
-            accounts = account(attributed, before.peaks, handed_out, evictions.totals)
+            accounts = account(attributed, before.peaks, handed_out, evictions.totals, groups)
             peaks = new_peaks(before.peaks, accounts.usages, exist)
             self._remembered[sample.gpu.uuid] = replace(
                 before,
@@ -116,6 +119,7 @@ class Accountant:
                 peaks=peaks,
                 evictions=evictions,
                 attributed=attributed,
+                groups=groups,
                 host=host,
                 names=names,
             )

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.accounts.accounting import total
+from exporter.accounts.grouping import total
 from exporter.accounts.sharing import newest_by_name
 from exporter.limits import Resolution, ResolvedLimit, bypassed
 from exporter.model import (

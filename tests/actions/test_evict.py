@@ -28,7 +28,7 @@ from enforcer.policy.history import Action
 from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
 from exporter.base.clock import SystemClock
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from faults.marking import showing
 from sources.kube_api import Answer as Serve

@@ -19,7 +19,7 @@ from enforcer.actions.notify.actuator import FIRST_HOLDS, HOLD, MOST_PENDING, RI
 from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import BURST, KEPT, REMINDER, Notice, Regarding
 from enforcer.policy.holder import HolderKey
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.model import ContainerKind, PodUid
 from sources.kube_api import kubeconfig, refusal, serving, status, until
 

@@ -81,7 +81,7 @@ def test_each_workload_gets_its_own_kind_of_advice(advise: Ask) -> None:
     assert train["advice"] == "limit" and train["advised_bytes"] == 33 * GIB
     assert (train["peak_bytes"], train["days"], train["limit_bytes"]) == (30 * GIB, 4, 40 * GIB)
     assert train["p95_bytes"] < train["p99_bytes"] <= train["peak_bytes"]
-    assert answers["vllm"]["advice"] == "fraction" and answers["vllm"]["patch"] is None
+    assert answers["vllm"]["advice"] == "fraction" and answers["vllm"]["advised_bytes"] == 79.25 * GIB
     assert answers["fresh"]["advice"] == "unknown" and "1 day" in answers["fresh"]["why"]
 
 
@@ -106,6 +106,14 @@ def test_the_patch_has_the_form_of_the_sharing_system(advise: Ask) -> None:
 
 
 @pytest.mark.prometheus
+def test_what_is_said_of_a_fraction_is_said_once(advise: Ask) -> None:
+    """With its limit in brackets, and the knobs of the frameworks below the reasons."""
+    text = advise("team-a").stdout
+    assert "fraction (79.25Gi)" in text and text.count("--gpu-memory-utilization") == 1
+    assert "--gpu-memory-utilization" not in advise("team-a/train").stdout
+
+
+@pytest.mark.prometheus
 def test_few_days_are_enough_when_asked_so(advise: Ask) -> None:
     """A system that declares nothing gets our annotation."""
     answers = found(advise("team-a/fresh", "--json", "--min-days", "1"))
@@ -120,8 +128,10 @@ def test_what_cannot_be_answered_is_explained(advise: Ask) -> None:
     for words, code, expected in (
         (("nobody",), 1, "has no containers on GPUs in this time"),
         (("team-a/train", "--since", "x"), 2, "--since: 'x' is not a time"),
-        (("Team A",), 2, "is not NAMESPACE or NAMESPACE/WORKLOAD"),
+        (("Team A",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
+        (("a/b/c/d",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
         (("--headroom", "much"), 2, "is not a percentage"),
+        (("--headroom", "0.1"), 2, "is less than 1%: write 10% for a share, or 0.1%"),
     ):
         done = advise(*words)
         assert done.returncode == code and expected in done.stderr, done.stderr

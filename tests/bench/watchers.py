@@ -22,7 +22,8 @@ from random import Random
 import structlog
 
 from exporter.base.clock import SystemClock
-from exporter.kube.client import Client, in_cluster
+from exporter.kube.client import Client
+from exporter.kube.credentials import in_cluster
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.namespaces import Namespaces
 from exporter.kube.own_node import OwnNode

@@ -7,8 +7,9 @@ In: numbers of pods, by default 110 and 1,000. Out: a table in Markdown. It meas
 real pods. Then it measures on a simulated one with so many Pod objects of a real API server. There a small server
 stands in for the kubelet, because a real one holds 110 pods.
 
-Law: the process is the installed program with its defaults, scraped every 15 s as by Prometheus. Its environment is
-this one's, so `MALLOC_ARENA_MAX=1 python -m bench.whole_daemon` measures that.
+Law: the process is the program that the chart starts, `gpusteward run`, with the packages of the image (`shipped`), in
+the default mode and in `dry-run`. It finds its token where a pod has it. It is scraped every 15 s, as Prometheus does.
+Its environment is this one's, so `MALLOC_ARENA_MAX=1 python -m bench.whole_daemon` measures that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import account, simulated_pods
+from bench import account, shipped, simulated_pods
 from bench.usage import Memory, cpu_seconds, memory
 from cluster import requirements, simulated_nodes
 from cluster.bed import NODE_NAME, Bed
@@ -32,6 +33,22 @@ from kubelet.fake import FakeKubelet
 SCRAPES = 4
 EVERY_S = 15.0
 READY_WITHIN_S = 60.0
+MODES = "observe", "dry-run"
+MOUNTED = "/run/secrets/kubernetes.io/serviceaccount"
+IN_A_POD = f'mount -t tmpfs none /run && mkdir -p {MOUNTED} && mount --bind "$0" {MOUNTED} && exec "$@"'
+"""A shell's words: what a kubelet does with the folder `$0`, in a mount namespace that is left to the program `$@`."""
+
+
+def started(mode: str, driver: FakeNode, *flags: str, pod: tuple[Bed, Path] | None = None) -> Daemon:
+    """Start the program; `pod`: an API server, and the folder with our token there."""
+    variables, enter = driver.environment(), list[str]()
+    if pod is not None:
+        bed, folder = pod
+        variables |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+        variables |= {"KUBERNETES_SERVICE_PORT": str(bed.control_plane.port)}
+        enter = ["unshare", "--mount", "--propagation=private", "sh", "-c", IN_A_POD, str(folder)]
+    common = ("--devices=nvml", "--node.host-root=/", "--log.format=json", f"--mode={mode}")
+    return Daemon(*common, *flags, env=variables, enter=enter, command=(shipped.programs() / "gpusteward", "run"))
 
 
 async def measure(what: str, pods: int, daemon: Daemon) -> None:
@@ -63,9 +80,9 @@ async def without_kubernetes(folder: Path) -> None:
     """Measure the daemon without Kubernetes: eight GPUs, and no pod has a name."""
     with FakeNode(folder / "driver", build(cache())) as node:
         node.write(gpus(8))
-        flags = ("--devices=nvml", "--names.source=none", "--node.host-root=/", "--log.format=json")
-        with Daemon(*flags, env=node.environment()) as daemon:
-            await measure("no Kubernetes", 0, daemon)
+        for mode in MODES:
+            with started(mode, node, "--names.source=none") as daemon:
+                await measure(f"no Kubernetes, `{mode}`", 0, daemon)
 
 
 async def on_a_real_node(folder: Path) -> None:
@@ -78,17 +95,10 @@ async def on_a_real_node(folder: Path) -> None:
                 spec = pod_spec(command=["/bin/workload", "alloc visible 1GiB"], resources={"nvidia.com/gpu.shared": 1})
                 await api.create("/api/v1/namespaces/default/pods", pod(f"train-{number}", spec))
                 await api.ready_pod("default", f"train-{number}")
-            with Daemon(
-                "--devices=nvml",
-                "--names.source=kubernetes",
-                f"--names.kubeconfig={account.kubeconfig(bed, folder / 'account')}",
-                f"--node-name={NODE_NAME}",
-                f"--node.kubelet-root={bed.node.kubelet_folder}",
-                "--node.host-root=/",
-                "--log.format=json",
-                env=bed.driver.environment(),
-            ) as daemon:
-                await measure("3 pods, real kubelet", 3, daemon)
+            flags = f"--node-name={NODE_NAME}", f"--node.kubelet-root={bed.node.kubelet_folder}"
+            for mode in MODES:
+                with started(mode, bed.driver, *flags, pod=(bed, folder / "account")) as daemon:
+                    await measure(f"3 pods, real kubelet, `{mode}`", 3, daemon)
 
 
 async def on_simulated_nodes(folder: Path, sizes: list[int]) -> None:
@@ -107,17 +117,10 @@ async def on_simulated_nodes(folder: Path, sizes: list[int]) -> None:
                 await account.mount(bed, api, [place])
                 socket = place / "pod-resources/kubelet.sock"
                 async with FakeKubelet(socket, listed=listed, allocatable=allocatable):
-                    with Daemon(
-                        "--devices=nvml",
-                        "--names.source=kubernetes",
-                        f"--names.kubeconfig={account.kubeconfig(bed, place)}",
-                        f"--node-name={node}",
-                        f"--node.kubelet-root={place}",
-                        "--node.host-root=/",
-                        "--log.format=json",
-                        env=driver.environment(),
-                    ) as daemon:
-                        await measure(f"{size:,} pods, simulated kubelet", size, daemon)
+                    for mode in MODES:
+                        flags = f"--node-name={node}", f"--node.kubelet-root={place}"
+                        with started(mode, driver, *flags, pod=(bed, place)) as daemon:
+                            await measure(f"{size:,} pods, simulated kubelet, `{mode}`", size, daemon)
 
 
 async def main(sizes: list[int]) -> None:

@@ -25,7 +25,7 @@ from enforcer.actions.notify.actuator import FIRST_HOLDS, HOLD, Notifier
 from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import REMINDER, Notice, Regarding
 from exporter.base.clock import SystemClock
-from exporter.kube.client import in_cluster
+from exporter.kube.credentials import in_cluster
 from exporter.kube.watching import Patience
 from exporter.model import PodUid
 from sources.kube_api import until

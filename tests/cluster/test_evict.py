@@ -32,7 +32,7 @@ from enforcer.policy.history import Action
 from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
 from exporter.base.clock import SystemClock
-from exporter.kube.client import in_cluster
+from exporter.kube.credentials import in_cluster
 from exporter.kube.errors import KubeError
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from faults.marking import showing

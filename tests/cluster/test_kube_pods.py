@@ -24,7 +24,8 @@ from cluster.fixtures import fresh_namespace, require
 from cluster.manifests import pod, pod_spec
 from containers.cgroupfs import new_token
 from exporter.base.clock import SystemClock
-from exporter.kube.client import Client, in_cluster
+from exporter.kube.client import Client
+from exporter.kube.credentials import in_cluster
 from exporter.kube.errors import KubeError
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.namespaces import Namespaces

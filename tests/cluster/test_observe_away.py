@@ -142,7 +142,8 @@ async def test_the_daemon_needs_exactly_the_rights_that_are_shipped(stage: Stage
 async def test_slices_are_read_with_the_shipped_rights(stage: Stage) -> None:
     """The UUID of a claimed device comes from the ResourceSlice of the own node, with the same role."""
     from exporter.base.clock import SystemClock
-    from exporter.kube.client import Client, from_kubeconfig
+    from exporter.kube.client import Client
+    from exporter.kube.credentials import from_kubeconfig
     from exporter.kube.own_node import OwnNode
 
     slices = "/apis/resource.k8s.io/v1/resourceslices"

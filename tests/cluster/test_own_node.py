@@ -40,7 +40,7 @@ from containers.cgroupfs import new_token
 from enforcer.actions.evict.admission_probe import Guard, OwnPod, Sighting, evictions, missing, own_node
 from enforcer.actions.kube_writer import Writer
 from exporter.base.clock import SystemClock
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 

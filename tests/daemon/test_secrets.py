@@ -26,7 +26,8 @@ from driver.node import FakeNode, gpus
 from exporter.base.clock import SystemClock
 from exporter.base.problem import lines
 from exporter.config import ConfigError
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.errors import KubeError
 from exporter.rounds.logs import configure
 from exporter.web.config import load_security

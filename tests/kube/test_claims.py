@@ -13,7 +13,8 @@ from aiohttp import web
 
 from exporter.base.clock import SystemClock
 from exporter.kube.claims import SELDOM, VERSIONS, Claims
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.errors import KubeError
 from exporter.kube.kept import FRESH
 from exporter.model import DeclaredPod

@@ -1,6 +1,7 @@
 """The client: credentials really sent, errors under one name, watches cut into lines."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,8 @@ from structlog.testing import capture_logs
 from cluster.certificates import Authority
 from exporter.base.clock import SystemClock
 from exporter.kube import client as module
-from exporter.kube.client import Client, from_kubeconfig, in_cluster, segment
+from exporter.kube.client import Client, segment
+from exporter.kube.credentials import from_kubeconfig, in_cluster
 from exporter.kube.errors import KubeError
 from sources.kube_api import Server, kubeconfig, refusal, serving
 
@@ -90,7 +92,7 @@ async def test_in_a_pod_every_request_carries_the_token(tmp_path: Path, authorit
         async with client.watch("/api/v1/pods", {}, seconds=5, idle=5.0):
             pass
         await client.close()
-    assert [seen.headers["Authorization"] for seen in server.seen] == ["bearer first"] * 2
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer first"] * 2
 
 
 @pytest.mark.fault(21)
@@ -105,7 +107,7 @@ async def test_a_rotated_token_is_sent_within_a_minute(tmp_path: Path, authority
         clock.ahead = 61.0
         await client.get("/api")
         await client.close()
-    assert [seen.headers["Authorization"] for seen in server.seen] == ["bearer first", "bearer second"]
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer first", "Bearer second"]
 
 
 @pytest.mark.fault(21)
@@ -125,7 +127,7 @@ async def test_a_refused_token_is_replaced_at_once(tmp_path: Path, authority: Au
         assert await client.get("/api") == b"{}"
         await client.close()
     sent = [seen.headers["Authorization"] for seen in server.seen]
-    assert sent == ["bearer first", "bearer first", "bearer second"]
+    assert sent == ["Bearer first", "Bearer first", "Bearer second"]
 
 
 async def test_a_token_file_of_a_kubeconfig_is_read_anew(tmp_path: Path) -> None:
@@ -248,6 +250,76 @@ async def test_outside_of_a_pod_the_error_says_what_is_needed(tmp_path: Path) ->
         client = Client(in_cluster(tmp_path, known), clock=SystemClock())
         with pytest.raises(KubeError, match=r"NotConfigured: .* a kubeconfig is needed"):
             await client.get("/api")
+
+
+@pytest.mark.parametrize("lacking", ["KUBERNETES_SERVICE_HOST", "token", "ca.crt"])
+async def test_in_a_pod_each_part_is_needed(tmp_path: Path, authority: Authority, lacking: str) -> None:
+    """An empty part is as good as none, and never means another: without `ca.crt` the system's are not trusted."""
+    folder = service_account(tmp_path / "sa", authority, "first")
+    known = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    if lacking in known:
+        known[lacking] = ""
+    else:
+        (folder / lacking).write_text("\n")
+    client = Client(in_cluster(folder, known), clock=SystemClock())
+    with pytest.raises(KubeError, match="NotConfigured"):
+        await client.get("/api")
+
+
+async def test_the_server_of_a_pod_may_have_an_ipv6_address(tmp_path: Path, authority: Authority) -> None:
+    """The kubelet writes the address without brackets; a URL needs them."""
+    folder = service_account(tmp_path / "sa", authority, "first")
+    known = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert (await in_cluster(folder, known)()).server == "https://[fd00::1]:443"
+
+
+async def test_a_kubeconfig_may_name_a_certificate_and_another_server(tmp_path: Path, authority: Authority) -> None:
+    """The client's own certificate is shown, and `tls-server-name` is the name that the server must prove."""
+    ours = authority.issue("client", "anna")
+    pair = authority.issue("named", "kube-apiserver", hosts=["api.example"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(pair.certificate, pair.key)
+    user = {"client-certificate": str(ours.certificate), "client-key": str(ours.key)}
+    async with serving(ok, context=context) as server:
+        file = kubeconfig(tmp_path / "config", server.url, user=user, authority=authority.certificate)
+        client = Client(from_kubeconfig(file), clock=SystemClock())
+        with pytest.raises(KubeError, match="Untrusted"):
+            await client.get("/api")
+        amend(Path(file), {"tls-server-name": "api.example"})
+        assert await client.get("/api") == b"{}"
+        await client.close()
+    assert [seen.headers.get("Authorization") for seen in server.seen] == [None]
+
+
+async def test_a_kubeconfig_may_forgo_the_proof(tmp_path: Path, authority: Authority) -> None:
+    """With `insecure-skip-tls-verify`, a server whose authority is unknown is asked all the same."""
+    async with serving(ok, context=serving_tls(authority)) as server:
+        file = kubeconfig(tmp_path / "config", server.url)
+        client = Client(from_kubeconfig(file), clock=SystemClock())
+        with pytest.raises(KubeError, match="Untrusted"):
+            await client.get("/api")
+        amend(Path(file), {"insecure-skip-tls-verify": True})
+        assert await client.get("/api") == b"{}"
+        await client.close()
+
+
+async def test_a_kubeconfig_may_name_a_proxy(tmp_path: Path) -> None:
+    """Requests go to `proxy-url`, which gets the whole address."""
+    async with serving(ok) as proxy:
+        file = kubeconfig(tmp_path / "config", "http://api.example")
+        amend(Path(file), {"proxy-url": proxy.url})
+        client = Client(from_kubeconfig(file), clock=SystemClock())
+        assert await client.get("/api") == b"{}"
+        await client.close()
+    assert [seen.headers["Host"] for seen in proxy.seen] == ["api.example"]
+
+
+def amend(file: Path, cluster: dict[str, object]) -> None:
+    """Add to the cluster of a kubeconfig."""
+    content = json.loads(file.read_text())
+    content["clusters"][0]["cluster"] |= cluster
+    file.write_text(json.dumps(content))
 
 
 async def test_a_refusal_tells_what_the_server_said(tmp_path: Path) -> None:

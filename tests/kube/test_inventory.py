@@ -10,7 +10,8 @@ from typing import Any
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.watching import Patience
 from exporter.model import Container, ContainerId, Inventory, PodUid

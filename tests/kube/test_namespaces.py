@@ -8,7 +8,8 @@ from random import Random
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.client import METADATA_ONLY, Client, from_kubeconfig
+from exporter.kube.client import METADATA_ONLY, Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.kept import FRESH, SETTLES
 from exporter.kube.namespaces import LASTS, Namespaces
 from sources.kube_api import Server, kubeconfig, refusal, serving

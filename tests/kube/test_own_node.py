@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.own_node import FRESH, OwnNode
 from sources.kube_api import kubeconfig, refusal, serving
 

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.source import KubernetesSource
 from exporter.model import PodUid
 from sources.kube_api import kubeconfig, listing, pod, refusal, serving, until

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from exporter.base.clock import Clock, SystemClock
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.watching import Patience, PodWatch
 from sources.kube_api import Server, bookmark, event, kubeconfig, listing, pod, refusal, serving, status, until
 

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.client import METADATA_ONLY, Client, from_kubeconfig
+from exporter.kube.client import METADATA_ONLY, Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.workloads import HIGHEST, REFUSED_FOR, Link, Workload, Workloads, top
 from exporter.objects.metadata import OwnerReference
 from sources.kube_api import Server, kubeconfig, refusal, serving

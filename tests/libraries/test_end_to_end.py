@@ -18,7 +18,7 @@ from aiohttp import web
 
 from exporter.base.clock import SystemClock
 from exporter.host.procfs import ProcFs
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.pod_resources import socket_of
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.kube.source import KubernetesSource

@@ -24,7 +24,7 @@ from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.arming import Arming, World
 from enforcer.runtime.decider import Decider
 from exporter.base.cgroup_owner import USUAL
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
 from journals import BOOT, Writing, action, intended, intent, uuid

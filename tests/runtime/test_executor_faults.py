@@ -19,7 +19,7 @@ from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import Notice
 from enforcer.policy.history import Result
 from enforcer.policy.vocabulary import Reason, State
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from policy.scenes import GIB, UNHURRIED, Actor
 from policy.stage import Stage
@@ -144,7 +144,7 @@ async def test_events_that_cannot_be_written_hold_up_no_action(tmp_path: Path, c
             stage.notices.extend(kept := list(told))
             notifier.tell(kept)
 
-        stage.decider._tell = tell
+        stage.decider.tell = tell
         writing = asyncio.create_task(notifier.run())
         try:
             await stage.play(200)

@@ -12,7 +12,8 @@ from aiohttp import web
 from enforcer.policy.last_look import Live
 from enforcer.runtime.live_pod import LivePods
 from exporter.base.clock import SystemClock
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.errors import KubeError
 from journals import action
 from sources.kube_api import Server, kubeconfig, pod, refusal, serving

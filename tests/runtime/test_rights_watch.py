@@ -18,7 +18,8 @@ from enforcer.runtime.rights_watch import AGAIN, BEAT, SOON, RightsWatch
 from exporter.base.clock import SystemClock
 from exporter.check.lines import Verdict
 from exporter.config import Arguments, Config, load
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.model import Snapshot
 from policy.scenes import GREEDY, snapshot
 from recordings import SteppedClock

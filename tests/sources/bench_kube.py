@@ -31,7 +31,8 @@ import kubernetes.aio.client
 library = rss()
 from random import Random
 from exporter.base.clock import SystemClock
-from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.client import Client
+from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.pods import parse_list
 imported, cpu_imports = rss(), time.process_time()

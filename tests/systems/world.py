@@ -19,7 +19,7 @@ from exporter.devices import DevicesSample
 from exporter.host.procfs import ProcFs
 from exporter.kube import pod_resources
 from exporter.kube import source as kube_source
-from exporter.kube.client import in_cluster
+from exporter.kube.credentials import in_cluster
 from exporter.kube.errors import KubeError
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.kube.source import KubernetesSource

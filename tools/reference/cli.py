@@ -10,7 +10,7 @@ module.
 import argparse
 from collections.abc import Iterator
 
-from enforcer.cli import COMMANDS
+from enforcer.cli import COMMANDS, command
 from enforcer.commands import VARIABLE
 from exporter.config.arguments import CONFIG_FILE, FLAGS, NODE_NAME, add_flags
 
@@ -47,8 +47,8 @@ OWN = "flags of the daemon"
 def page() -> str:
     """Write the page."""
     parsers = argparse.ArgumentParser(prog="gpusteward").add_subparsers()
-    for module in COMMANDS:
-        module.add(parsers)
+    for name in COMMANDS:
+        command(name).add(parsers)
     names = "".join(
         f"| [`gpusteward {name}`](#gpusteward-{name}) | {_help(parsers, name)} |\n" for name in parsers.choices
     )

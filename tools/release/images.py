@@ -21,7 +21,8 @@ from tools.release.programs import run
 SUITE = "trixie"
 PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
 """What OCI and Debian call a platform -> what the kernel calls it."""
-TO_BUILD = ("--variant=minbase", "--include=python3,python3-venv,ca-certificates")
+TO_BUILD = ("--variant=minbase", "--include=python3,python3-venv,ca-certificates,binutils-multiarch")
+"""binutils strips symbols of all platforms, without running a program of theirs."""
 TO_RUN = (
     "--variant=extract",  # packages as they are, nothing is configured: no shell, no package manager is wanted
     "--include=base-files,libc6,libgcc-s1,libstdc++6,libexpat1,libssl3t64,zlib1g,libpython3.13-stdlib,python3-minimal",

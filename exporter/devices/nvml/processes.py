@@ -5,7 +5,7 @@ What comes in: the handles of one device (several under MIG, one for each comput
 `GpuProcess` for each raw PID.
 
 The rule: without a compute list the processes are unknown. A GPU without graphics or MPS list has none of that kind.
-Lists that say the same as the last time give the same objects, so that whoever reads them can see that by identity.
+Lists that say the same as the last time give the same objects. So the next step sees by identity that nothing changed.
 """
 
 import struct

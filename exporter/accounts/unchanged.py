@@ -1,0 +1,38 @@
+"""
+A GPU on which no process came, went or moved since the last round: its attribution holds.
+
+What comes in: the last attribution, and what this round has read. What goes out: the attribution, with the new sample.
+
+The rule: everything that the attribution depends on is the same object as before. Readers return the same objects for
+what did not change: `ProcessLists` its entries, `Remembered` its processes. So the comparison costs 0.1 microseconds
+for a process, and the attribution 5. Memory, utilization and figures of the GPU are those of the new sample.
+"""
+
+from dataclasses import replace
+
+from exporter.accounts.attribution import Attributed
+from exporter.model import GpuSample, HostSample
+
+
+def unchanged(last: Attributed, of: HostSample, sample: GpuSample, host: HostSample) -> Attributed | None:
+    """
+    Return the last attribution with the new sample, if nothing has changed that it depends on, else None.
+
+    That is so if the lists are the same ones, and each process was alive and confirmed to be the same (`of`: what the
+    host said then). The names must be the same, too. Devices whose memory the kernel counts by cgroup are left out.
+    """
+    if (
+        last.placed is None
+        or sample.processes is not last.sample.processes
+        or not (sample.pids_proven and host.pid_domain_proven and of.pid_domain_proven)
+        or sample.cgroups
+        or last.sample.cgroups
+        or sample.unseen != last.sample.unseen
+    ):
+        return None
+    now, then = host.processes, of.processes
+    for entry in last.placed:
+        pid = entry.process.pid
+        if entry.key is None or pid in host.unreadable or now.get(pid) is not then.get(pid):
+            return None
+    return replace(last, sample=sample)

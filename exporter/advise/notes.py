@@ -1,0 +1,145 @@
+"""
+What the answers of a Prometheus say, by container and device.
+
+What comes in: rows, one at a time, with the number of the day that they are of. What goes out: `Notes`.
+
+The rule: a day may be answered in parts, because Prometheus bounds the size of a query. Then the largest peak counts,
+and the smallest low quantile: what is advised may not depend on the bounds of a server.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.advise.observed import Day, Series
+
+Labels = Mapping[str, str]
+
+
+class Pod(NamedTuple):
+    """A pod on a node."""
+
+    cluster: str
+    node: str
+    namespace: str
+    name: str
+
+
+class Device(NamedTuple):
+    """A GPU of a node, or a hardware partition of one."""
+
+    cluster: str
+    node: str
+    uuid: str
+    instance: str
+
+
+class Box(NamedTuple):
+    """A container on a device; the container is empty for what counts for the whole pod."""
+
+    pod: Pod
+    container: str
+    device: Device
+
+
+@dataclass
+class Notes:
+    """
+    What the answers say.
+
+    Attributes:
+        series: of each container on each device.
+        workloads: kind and name by pod; empty without a controller.
+        sizes: memory of devices in bytes.
+        actions: pod and container of each action that ended one; the container is empty for a whole pod.
+    """
+
+    series: dict[Box, Series] = field(default_factory=lambda: defaultdict(Series))
+    workloads: dict[Pod, tuple[str, str]] = field(default_factory=dict)
+    sizes: dict[Device, float] = field(default_factory=dict)
+    actions: set[tuple[Pod, str]] = field(default_factory=set)
+
+
+Enter = Callable[[Notes, Labels, float, int], None]
+"""Notes a row: labels, value, number of the day."""
+
+
+def _device(labels: Labels) -> Device:
+    return Device(*(labels.get(name, "") for name in ("cluster", "node", "uuid", "gpu_instance")))
+
+
+def _pod(labels: Labels) -> Pod:
+    return Pod(*(labels.get(name, "") for name in ("cluster", "node", "namespace", "pod")))
+
+
+def _series(notes: Notes, labels: Labels) -> Series:
+    return notes.series[Box(_pod(labels), labels.get("container", ""), _device(labels))]
+
+
+def _day(notes: Notes, labels: Labels, number: int) -> Day:
+    return _series(notes, labels).days.setdefault(number, Day())
+
+
+def peak(notes: Notes, labels: Labels, value: float, number: int) -> None:
+    """Note the most that a round saw."""
+    day = _day(notes, labels, number)
+    day.peak = max(day.peak, value)
+
+
+def kernel_peak(notes: Notes, labels: Labels, value: float, number: int) -> None:
+    """Note a peak that rounds did not see. It is remembered since the container's start, so it counts for its days."""
+    if number in _series(notes, labels).days:
+        peak(notes, labels, value, number)
+
+
+def p99(notes: Notes, labels: Labels, value: float, number: int) -> None:
+    """Note a high quantile: that of a day is not above the largest of its parts."""
+    day = _day(notes, labels, number)
+    day.p99 = max(day.p99, value)
+
+
+def p95(notes: Notes, labels: Labels, value: float, number: int) -> None:
+    """Note a high quantile, as above."""
+    day = _day(notes, labels, number)
+    day.p95 = max(day.p95, value)
+
+
+def p25(notes: Notes, labels: Labels, value: float, number: int) -> None:
+    """Note a low quantile: that of a day is not below the smallest of its parts."""
+    day = _day(notes, labels, number)
+    day.p25 = value if day.p25 is None else min(day.p25, value)
+
+
+def limit(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note a declared limit; days come in their order, so the last one stays."""
+    _series(notes, labels).limit = value
+
+
+def declaration(notes: Notes, labels: Labels, _: float, __: int) -> None:
+    """Note where the limit was declared."""
+    series = _series(notes, labels)
+    series.system, series.source = labels.get("system", ""), labels.get("source", "")
+    series.scope, series.enforced_by = labels.get("scope", ""), labels.get("enforced_by", "")
+
+
+def over(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note the time over the limit."""
+    _series(notes, labels).over_seconds += value
+
+
+def acted(notes: Notes, labels: Labels, _: float, __: int) -> None:
+    """Note an action that ended a pod or container."""
+    if labels.get("action") in ("evict", "kill"):
+        notes.actions.add((_pod(labels), labels.get("container", "")))
+
+
+def workload(notes: Notes, labels: Labels, _: float, __: int) -> None:
+    """Note the workload of a pod; an answer from before it was known is passed over."""
+    if labels.get("workload"):
+        notes.workloads[_pod(labels)] = labels.get("workload_kind", ""), labels["workload"]
+
+
+def size(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note the memory of a device."""
+    notes.sizes[_device(labels)] = value

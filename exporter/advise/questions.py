@@ -1,0 +1,79 @@
+"""
+What advice asks a Prometheus, as PromQL.
+
+What comes in: which labels of workloads are overridden there, perhaps a namespace. What goes out: queries in which
+RANGE stands for the length of the part, and for each the function that notes a row of its answer.
+
+The rule: a label that Prometheus overrides is read as `exported_NAME`, each label for itself.
+https://prometheus.io/docs/prometheus/latest/configuration/configuration/#scrape_config (honor_labels)
+"""
+
+from collections.abc import Iterable, Mapping
+
+from exporter.advise import notes
+from exporter.advise.notes import Enter
+from exporter.history.prometheus import History
+from exporter.history.windows import Window
+
+OF_WORKLOADS = ("namespace", "pod", "container")
+"""Labels that a scrape may override."""
+PREFIX = "exported_"
+USED = "gpusteward_container_memory_used_bytes"
+
+
+async def overridden(history: History, parts: Iterable[Window]) -> frozenset[str]:
+    """Return the labels of workloads that are overridden there, by the latest part that has readings."""
+    asked = [f'label_replace(count(last_over_time({USED}[RANGE])), "of", "any", "", "")']
+    asked += [
+        f'label_replace(count(last_over_time({USED}{{{PREFIX}{name}!=""}}[RANGE])), "of", "{name}", "", "")'
+        for name in OF_WORKLOADS
+    ]
+    for part in reversed(list(parts)):
+        history.expect(1)
+        found = {row.labels.get("of", "") async for _, rows in history.over(" or ".join(asked), part) for row in rows}
+        if found:
+            return frozenset(found) & frozenset(OF_WORKLOADS)
+    return frozenset()
+
+
+def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, str]:
+    """Give the labels of workloads the names that they have without an override."""
+    return {
+        name.removeprefix(PREFIX) if name.removeprefix(PREFIX) in renamed else name: labels[name] for name in labels
+    }
+
+
+def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str, Enter]]:
+    """Return all queries about a part, with what notes their rows."""
+    named = {name: PREFIX + name if name in renamed else name for name in OF_WORKLOADS}
+    where = "" if namespace is None else f'{{{named["namespace"]}="{namespace}"}}'
+    pod = f"cluster, node, {named['namespace']}, {named['pod']}"
+    box = f"{pod}, {named['container']}, uuid, gpu_instance"
+
+    def each(function: str, name: str, labels: str = box) -> str:
+        return f"max by ({labels}) ({function}gpusteward_{name}{where}[RANGE]))"
+
+    used = "container_memory_used_bytes"
+    return [
+        (each("max_over_time(", used), notes.peak),
+        (each("max_over_time(", "container_memory_peak_bytes"), notes.kernel_peak),
+        (each("quantile_over_time(0.99, ", used), notes.p99),
+        (each("quantile_over_time(0.95, ", used), notes.p95),
+        (each("quantile_over_time(0.25, ", used), notes.p25),
+        (each("last_over_time(", "container_memory_limit_bytes"), notes.limit),
+        (each("last_over_time(", "pod_memory_limit_bytes", f"{pod}, uuid, gpu_instance"), notes.limit),
+        (
+            each("last_over_time(", "container_limit_info", f"{box}, system, source, scope, enforced_by"),
+            notes.declaration,
+        ),
+        (each("increase(", "container_over_limit_seconds_total"), notes.over),
+        (
+            each("last_over_time(", "last_action_timestamp_seconds", f"{pod}, {named['container']}, action"),
+            notes.acted,
+        ),
+        (each("last_over_time(", "pod_info", f"{pod}, workload_kind, workload"), notes.workload),
+        (
+            "max by (cluster, node, uuid, gpu_instance) (last_over_time(gpusteward_device_memory_total_bytes[RANGE]))",
+            notes.size,
+        ),
+    ]

@@ -1,0 +1,65 @@
+"""
+Days of containers, as Prometheus keeps what the daemon exports of them.
+
+In: containers, and what they held at each time. Out: samples for `report.week.blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from report.week import DAY, GIB, START, STEP, Labels
+
+DAYS = 4
+UNTIL = "2023-11-19T00:00:00Z"
+"""The end of the days."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A container on a GPU of 80 GiB; `pod_limit` is its pod's, and `declaration` the holder's."""
+
+    workload: str
+    container: str = "main"
+    held: Callable[[int], float] = lambda _: 10 * GIB
+    kind: str = "Deployment"
+    cluster: str = ""
+    pod: str = ""
+    limit: float | None = None
+    pod_limit: float | None = None
+    declaration: dict[str, str] = field(default_factory=dict)
+    over: float = 0.0
+    """Seconds over the limit in each hour."""
+
+    @property
+    def of_pod(self) -> Labels:
+        """Labels of the pod."""
+        return (("namespace", "team-a"), ("pod", self.pod or f"{self.workload}-a"))
+
+
+def samples(
+    boxes: Iterable[Box], renamed: Callable[[Labels], Labels] = lambda labels: labels
+) -> Iterator[tuple[str, Labels, int, float]]:
+    """Yield four days of them; `renamed` does to labels of workloads what a scrape does that overrides them."""
+    found = list(boxes)
+    places = {box.workload + box.cluster: f"GPU-{number}" for number, box in enumerate(found)}
+    for at in range(START, START + DAYS * DAY + 1, STEP):
+        for box in found:
+            node = (("cluster", box.cluster), ("node", "n"))
+            device = (*node, ("uuid", places[box.workload + box.cluster]))
+            yield "gpusteward_device_memory_total_bytes", device, at, 80 * GIB
+            own = (*device, *renamed((*box.of_pod, ("container", box.container))))
+            of_pod = (*device, *renamed(box.of_pod))
+            holder = own if box.pod_limit is None else of_pod
+            yield "gpusteward_container_memory_used_bytes", own, at, box.held(at)
+            workload = (("workload_kind", box.kind), ("workload", box.workload))
+            yield "gpusteward_pod_info", (*node, *renamed(box.of_pod), *workload), at, 1
+            if box.limit is not None:
+                yield "gpusteward_container_memory_limit_bytes", own, at, box.limit
+            if box.pod_limit is not None:
+                yield "gpusteward_pod_memory_limit_bytes", of_pod, at, box.pod_limit
+            if box.declaration:
+                yield "gpusteward_container_limit_info", (*holder, *box.declaration.items()), at, 1
+            if box.over:
+                yield "gpusteward_container_over_limit_seconds_total", holder, at, box.over * (at - START) / 3600
