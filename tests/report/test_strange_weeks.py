@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from exporter.history.prometheus import history_at
+from exporter.history.windows import Window
+from exporter.report.reading import prefix_of
 from prometheus.scraping import serving
 from report import week
 from report.test_report import CLOSE, Asking
@@ -124,6 +128,13 @@ def test_the_labels_of_workloads_may_change_within_the_time(serve: Serve) -> Non
     assert found["team-a"]["allocated_gpu_hours"] == pytest.approx(30, rel=CLOSE)
     assert found["team-a"]["unused_share"] == pytest.approx(1 / 3, abs=CLOSE)
     assert "gpu-system" not in found and "team-a/Job/train" in workloads
+
+
+def test_advise_finds_the_names_of_labels_although_the_last_day_has_no_pod(serve: Serve) -> None:
+    """The last pods decide, not the last day."""
+    busy, empty = replace(GPU, until=START + 20 * HOUR), replace(GPU, boxes=(), since=START + 20 * HOUR + STEP)
+    with serve(labelled(chain(week.samples([busy]), week.samples([empty])), exported)) as report:
+        assert asyncio.run(prefix_of(history_at(report.url), Window(START, END - 0.001))) == "exported_"
 
 
 def test_a_namespace_alone_may_be_overridden(serve: Serve) -> None:
