@@ -128,7 +128,8 @@ async def _refusal(history: History, node: Node, part: Window) -> HistoryError:
     ]
     return HistoryError(
         f"node {node.name}: its series are there more than once at the same time",
-        cause=f"two jobs scrape the daemon, or two servers are asked as one; they differ by {'; '.join(told)}",
+        cause=f"two jobs scrape the daemon, two servers are asked as one, or two nodes have this name and no label "
+        f"cluster; they differ by {'; '.join(told)}",
         fix="remove one of the jobs, ask one server, or let it leave out copies (Thanos: --query.replica-label)",
     )
 

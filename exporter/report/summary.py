@@ -97,6 +97,7 @@ class Report:
     A whole report.
 
     Attributes:
+        clusters: there are several, and names begin with theirs.
         memory: byte-seconds of each part; their sum is capacity x time.
         total: the sum of `groups`.
         not_allocated, uncovered, unknown: seconds of whole GPUs that no container was allocated, that no MIG instance
@@ -108,6 +109,7 @@ class Report:
     priced: bool
     gpus: int
     nodes: int
+    clusters: bool
     memory: Mapping[str, float]
     groups: tuple[Group, ...]
     total: Group
@@ -128,11 +130,6 @@ class Report:
     def whole_cost(self) -> float:
         """The price of all GPUs, without unknown time."""
         return self.total.cost + self.not_allocated_cost + self.uncovered_cost
-
-    @property
-    def clusters(self) -> bool:
-        """Whether names need their cluster."""
-        return len({one.cluster for one in self.idle}) > 1
 
 
 def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str] = ()) -> Report:
@@ -196,6 +193,7 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         priced=prices is not None,
         gpus=len({place.whole for place in ledger.capacity} | ledger.sliced.keys()),
         nodes=len(ledger.spans),
+        clusters=named.many,
         memory=memory_of(ledger),
         groups=tuple(sorted(groups.values(), key=lambda row: (-row.allocated, -row.memory, row.name))),
         total=total,
@@ -225,7 +223,7 @@ class _Names:
 
     def __init__(self, ledger: Ledger, by: By) -> None:
         self._ledger, self._by = ledger, by
-        self._many = len({node.cluster for node in ledger.spans}) > 1
+        self.many = len({node.cluster for node in ledger.spans}) > 1
 
     def of(self, holder: Holder) -> str:
         workload = self.workload(holder)
@@ -255,4 +253,4 @@ class _Names:
         return found if found is not None and found.name else Workload("Pod", holder.pod)
 
     def _in(self, place: Place, name: str) -> str:
-        return f"{place.node.cluster}/{name}" if self._many else name
+        return f"{place.node.cluster}/{name}" if self.many else name

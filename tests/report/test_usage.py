@@ -96,13 +96,14 @@ def test_a_length_is_written_as_it_is_read(seconds: float, text: str) -> None:
     assert length(seconds) == text
 
 
-def test_ctrl_c_while_python_imports_prints_nothing() -> None:
+@pytest.mark.parametrize("module", ["enforcer.cli", "exporter.config.arguments", "enforcer.commands.report"])
+def test_ctrl_c_while_python_imports_prints_nothing(module: str) -> None:
     """Whatever module is being read then."""
     code = (
         "import sys, os, signal, importlib.abc\n"
         "class Interrupting(importlib.abc.MetaPathFinder):\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'enforcer.commands.advise': os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == '{module}': os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupting())\n"
         "from importlib.metadata import entry_points\n"
         "(entry,) = entry_points(group='console_scripts', name='gpusteward')\n"
