@@ -9,6 +9,7 @@ The rule: standard output has the answer alone. Warnings and, on a terminal, the
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -53,7 +54,10 @@ def answered(program: str, answer: Callable[[], str]) -> int:
     from exporter.history.prometheus import HistoryError  # noqa: PLC0415
 
     try:
-        text = answer()
+        try:
+            text = answer()
+        finally:
+            _clear()
     except (UrlError, QuantityError, ConfigError) as error:
         return wrong(program, error)
     except (AskError, HistoryError) as error:
@@ -83,17 +87,46 @@ def chosen_history(namespace: argparse.Namespace) -> "History":
     if not url:
         raise UrlError("no Prometheus is named", fix=PROMETHEUS.address)
     try:
-        history = history_at(url, os.environ.get(TOKEN_VARIABLE, ""))
+        history = history_at(url, _token(TOKEN_VARIABLE))
     except UrlError as error:
         raise UrlError(f"{given}: {error.what}", fix=error.fix) from error
-    if sys.stderr is not None and sys.stderr.isatty():
+    if _on_terminal():
         history.progress = _draw
     return history
 
 
+def _token(variable: str) -> str:
+    """Read the bearer token, without the newline that ends a file. Raises UrlError."""
+    from exporter.base.http_client import UrlError  # noqa: PLC0415
+
+    token = os.environ.get(variable, "").strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise UrlError(
+            f"the variable {variable} holds a character that no token has", fix="set it to the token alone, in one line"
+        )
+    return token
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _clear() -> None:
+    """Remove the progress from its line."""
+    if _on_terminal():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
 def _draw(done: int, of: int) -> None:
     """Draw the progress in one line of standard error, and clear it at the end."""
-    filled = WIDE * done // of if of else 0
-    line = "" if done == of else f"[{'#' * filled}{'.' * (WIDE - filled)}] {done} of {of} answers"
-    sys.stderr.write(f"\r\x1b[K{line}")
+    if done >= of:
+        _clear()
+        return
+    told = f" {done} of {of} answers"
+    room = shutil.get_terminal_size().columns - 1  # in its last column a line may wrap, and could not be removed
+    wide = min(WIDE, room - len(told) - len("[]"))
+    filled = wide * done // of
+    line = f"[{'#' * filled}{'.' * (wide - filled)}]{told}" if wide > 0 else told.strip()
+    sys.stderr.write(f"\r\x1b[K{line[:room]}")
     sys.stderr.flush()

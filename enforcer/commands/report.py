@@ -12,9 +12,16 @@ import argparse
 import asyncio
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from enforcer.commands import Commands
 from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
+
+if TYPE_CHECKING:
+    from exporter.history.prometheus import History
+    from exporter.history.windows import Window
+    from exporter.report.ledger import Ledger
+    from exporter.report.summary import Prices
 
 PROGRAM = "gpusteward report"
 
@@ -55,22 +62,36 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _report(namespace: argparse.Namespace) -> str:
-    from exporter.config.yaml_text import ConfigError  # noqa: PLC0415  (as above)
     from exporter.history.windows import window_of  # noqa: PLC0415
-    from exporter.report import prices, reading  # noqa: PLC0415
-    from exporter.report.rendering import as_csv, as_json, as_text  # noqa: PLC0415
+    from exporter.report import prices  # noqa: PLC0415
+    from exporter.report.documents import as_csv, as_json  # noqa: PLC0415
+    from exporter.report.notes import notes_of  # noqa: PLC0415
+    from exporter.report.rendering import as_text  # noqa: PLC0415
     from exporter.report.summary import By, summarize  # noqa: PLC0415
 
     priced = None if namespace.prices is None else prices.load(namespace.prices)
     window = window_of(namespace.since, namespace.until, time.time())
     history = chosen_history(namespace)
-    ledger = asyncio.run(reading.read(history, window))
+    ledger = asyncio.run(_read(history, window, namespace.prices, priced))
     warn(PROGRAM, history)
     try:
-        report = summarize(ledger, By(namespace.by), priced, window.end)
+        report = summarize(
+            ledger, By(namespace.by), priced, notes_of(ledger, priced.of_model if priced else (), window)
+        )
     except KeyError as error:
-        what = f"{namespace.prices}: gpu_hour has no price for the model {error.args[0]}, and no default"
-        raise ConfigError(what, fix="add the model, or `default`") from error
+        raise prices.lacking(namespace.prices, [error.args[0]]) from error
     if namespace.csv:
         return as_csv(report)
     return as_json(report, window) if namespace.json else as_text(report, window, max(0, namespace.top))
+
+
+async def _read(history: "History", window: "Window", file: Path, priced: "Prices | None") -> "Ledger":
+    """Ask everything; first for the models, if some may have no price."""
+    from exporter.report import prices, reading  # noqa: PLC0415
+
+    parts = await reading.parts_of(history, window)
+    if priced is not None and priced.default is None:
+        found = await reading.models_of(history, parts)
+        if unpriced := sorted(found - priced.of_model.keys()):
+            raise prices.lacking(file, unpriced)
+    return await reading.read(history, parts)

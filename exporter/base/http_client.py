@@ -68,11 +68,15 @@ class Server:
 
 def server_at(text: str, kind: Kind) -> Server:
     """Read a URL such as `https://name:password@host:9090/path`. Raises UrlError."""
+    encode = "in a name or password write / as %2F, : as %3A, @ as %40, ? as %3F, # as %23"
     try:
         url = urlsplit(text)
         host, port = url.hostname, url.port
     except ValueError as error:
-        raise UrlError("the URL has no valid host and port", fix=kind.address) from error
+        fix = encode if "@" in text else kind.address
+        raise UrlError("the URL has no valid host and port", fix=fix) from error
+    if "@" in url.path + url.query + url.fragment:
+        raise UrlError("the URL has an @ behind its host", fix=encode)
     if url.scheme not in {"http", "https"} or not host or not text.isprintable() or " " in text:
         raise UrlError(f"this is no URL of a {kind.noun}", fix=kind.address)
     if url.query or url.fragment:

@@ -165,6 +165,7 @@ def hint(key: str, known: list[str]) -> str:
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _ITEM = re.compile(r"\[\d+\].*", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<key>.*)`", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
 
 
@@ -185,6 +186,8 @@ def _explain(
         section = _annotation(struct, path)
         key = unknown["key"]
         return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key", fix=hint(key, _keys(section)))
+    if missing := _MISSING.match(match["what"]):
+        return ConfigError(f"{source}: {f'{path}.' if path else ''}{missing['key']}: this key is missing")
     path = _ITEM.sub("", path)  # a list is shown as a whole: its items are few, and make sense only together
     path, free, _ = path.partition("[...]")  # msgspec does not say which key of a mapping, or which item of a list
     part: Any = data

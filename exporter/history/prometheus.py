@@ -28,7 +28,7 @@ PROMETHEUS = Kind(
     longest=256 << 20,
 )
 GARBLED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-UNAUTHORIZED, UNPROCESSABLE, UNAVAILABLE = 401, 422, 503
+UNAUTHORIZED, NOT_FOUND, UNPROCESSABLE, UNAVAILABLE = 401, 404, 422, 503
 
 Progress = Callable[[int, int], None]
 """Called with the number of answers so far, and the number of questions as far as known."""
@@ -132,6 +132,12 @@ class History:
                 ) from error
             if status in (UNAVAILABLE, UNAVAILABLE + 1):
                 raise _TooMuchError(f"{url} answers with status {status}", fix="ask about a shorter time") from error
+            if status == NOT_FOUND:
+                raise AskError(
+                    f"{url}/api/v1/query is not there (status {status})",
+                    cause="another program answers, or Prometheus is behind a path",
+                    fix="write the path into the URL too, such as http://host:9090/prometheus (its --web.external-url)",
+                ) from error
             what = "something else than an answer to a query" if status == OK else f"with status {status}"
             raise stranger(self._server, PROMETHEUS, f"answers {what}") from error
         if answer.status == "success" and answer.data is not None:

@@ -19,8 +19,10 @@ DAY = 86_400.0
 HOUR = 3_600.0
 _UNITS = {"w": 7 * DAY, "d": DAY, "h": HOUR, "m": 60.0, "s": 1.0}
 _DURATION = re.compile(r"(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
-LEAST = 60.0
-"""Seconds of the shortest window: several scrapes."""
+LEAST = 600.0
+"""Seconds of the shortest window: several scrapes, and two looks at what is read each five minutes."""
+MOST = 1_500 * DAY
+"""Seconds of the longest window: four years, of which each day is asked for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,33 @@ class Window:
 def window_of(since: str, until: str | None, now: float) -> Window:
     """Read a length such as "7d" or "1d12h", as Prometheus writes it, and an end in RFC 3339. Raises QuantityError."""
     match = _DURATION.fullmatch(since)
-    length = (
+    seconds = (
         sum(int(count) * unit for count, unit in zip(match.groups(), _UNITS.values(), strict=True) if count)
         if match
         else 0.0
     )
-    if length < LEAST:
+    if seconds < LEAST:
         raise QuantityError(
-            f'--since: {ascii(since)[:80]} is not a time of a minute or more: expected "12h", "7d" or "4w"'
+            f'--since: {ascii(since)[:80]} is not a time of ten minutes or more: expected "12h", "7d" or "4w"'
+        )
+    if seconds > MOST:
+        raise QuantityError(
+            f"--since: {ascii(since)[:80]} is longer than {MOST / DAY:.0f}d; use --until for older times"
         )
     end = now if until is None else _moment(until)
     if end > now:
         raise QuantityError(f"--until: {ascii(until)[:80]} is in the future")
     end -= 0.001  # the points of a subquery are at whole seconds: none of them is at both ends
-    return Window(end - length, end)
+    return Window(end - seconds, end)
+
+
+def length(seconds: float) -> str:
+    """Write a length as it is read: "7d", "1d12h"."""
+    left, text = round(seconds), ""
+    for unit, size in _UNITS.items():
+        if unit != "w" and left >= size:
+            text, left = f"{text}{left // round(size)}{unit}", left % round(size)
+    return text or "0s"
 
 
 def _moment(text: str) -> float:

@@ -28,7 +28,7 @@ HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 @dataclass(frozen=True, slots=True)
 class Access:
     """
-    Where the API server is, whom to trust, and who we are.
+    The address of the API server, the certificates to trust, and our identity.
 
     Attributes:
         server: its URL without a slash at the end; empty if it is not known yet.

@@ -3,7 +3,8 @@ The sums of a window, by device and container.
 
 What comes in: amounts of single parts of the window, in any order. What goes out: a `Ledger` with their sums.
 
-The rule: amounts are added, and nothing is derived here. Memory is in byte-seconds, all else in seconds.
+The rule: amounts are added. One thing is derived: the time without samples, which nothing counts. Memory is in
+byte-seconds, all else in seconds.
 """
 
 from collections import defaultdict
@@ -12,6 +13,8 @@ from typing import NamedTuple
 
 PARTS = ("containers", "free", "reserved", "ghost", "host", "unattributed", "unknown")
 """The parts of `gpusteward_device_memory_byte_seconds_total`."""
+EVERY = 300
+"""Seconds between two looks at what no counter counts: samples, declared limits, use above the allocation."""
 
 
 class Node(NamedTuple):
@@ -65,10 +68,38 @@ class Workload(NamedTuple):
 
 @dataclass
 class Span:
-    """The time between the first and the last sample of a node, in Unix seconds."""
+    """The time between the first and the last sample of a node or device, in Unix seconds."""
 
-    first: float
-    last: float
+    first: float = float("inf")
+    last: float = float("-inf")
+
+    def widen(self, first: float | None = None, last: float | None = None) -> None:
+        """Take a sample earlier or later than those so far."""
+        self.first = self.first if first is None else min(self.first, first)
+        self.last = self.last if last is None else max(self.last, last)
+
+    def within(self, start: float, end: float) -> float:
+        """Return the seconds of it between two times."""
+        return max(0.0, min(self.last, end) - max(self.first, start))
+
+
+@dataclass
+class Part:
+    """
+    What is kept of one part of the window, a day or less.
+
+    Attributes:
+        start, end: Unix seconds.
+        scraped: seconds with samples of each node, by the labels that tell copies of a series apart.
+        alive: seconds with samples of each node, copies counted once.
+        counted: seconds that the counters of each device counted.
+    """
+
+    start: float
+    end: float
+    scraped: dict[Node, dict[tuple[str, ...], float]] = field(default_factory=lambda: defaultdict(dict))
+    alive: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
+    counted: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
 
 
 @dataclass
@@ -80,10 +111,16 @@ class Ledger:
         capacity: bytes of each device, and of each physical GPU (`gpu_bytes`).
         parts: byte-seconds of each device by part.
         observed, unanswered: seconds in which the driver answered for a device, and in which it did not.
-        spans: the time of each node's samples.
+        sliced: seconds in which a GPU was in MIG mode.
+        spans, lives: the time of each node's samples, and of each device's.
         allocated, sm, memory: of each container. A container without a figure of its SMs is missing in `sm`.
-        declared: byte-seconds of the limit of a container, or (container "") of a pod.
+        excess: of `sm`, what exceeded the allocation at its time, by steps of `EVERY` seconds.
+        declared: byte-seconds of the limit of a container, or (container "") of a pod, while its device was read.
+        within: of `declared`, what the holders held.
         models, workloads: names, as far as known.
+        copies: the labels by which series were there more than once; each is counted once.
+        podless: series had the namespace of a workload in `exported_namespace`, and no `exported_pod`.
+        days: the parts of the window.
     """
 
     capacity: dict[Place, float] = field(default_factory=dict)
@@ -91,27 +128,56 @@ class Ledger:
     parts: dict[Place, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
     observed: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     unanswered: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
-    spans: dict[Node, Span] = field(default_factory=dict)
+    sliced: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    spans: dict[Node, Span] = field(default_factory=lambda: defaultdict(Span))
+    lives: dict[Place, Span] = field(default_factory=lambda: defaultdict(Span))
     allocated: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     sm: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
+    excess: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     memory: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     declared: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
+    within: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     models: dict[Place, str] = field(default_factory=dict)
     workloads: dict[Pod, Workload] = field(default_factory=dict)
-
-    def seen(self, node: Node, first: float | None, last: float | None) -> None:
-        """Widen the span of a node."""
-        span = self.spans.setdefault(node, Span(float("inf"), float("-inf")))
-        span.first = span.first if first is None else min(span.first, first)
-        span.last = span.last if last is None else max(span.last, last)
+    copies: set[str] = field(default_factory=set)
+    podless: bool = False
+    days: list[Part] = field(default_factory=list)
 
     def weight(self, place: Place) -> float:
         """Return the share of its GPU's memory that a device is: 1 for a whole GPU."""
         whole = self.gpu_bytes.get(place.whole)
         return min(1.0, self.capacity.get(place, 0.0) / whole) if place.instance and whole else 1.0
 
+    def idle(self, holder: Holder) -> float:
+        """
+        Return the allocated seconds of a container in which its SMs were not in use.
+
+        What a container used above its allocation at one time does not lessen what it left unused at another.
+        """
+        allocated = self.allocated.get(holder, 0.0)
+        return min(allocated, max(0.0, allocated - self.sm.get(holder, 0.0) + self.excess.get(holder, 0.0)))
+
     def missing(self, place: Place) -> float:
-        """Return the seconds without samples of a device, between the first and the last sample of its node."""
-        span = self.spans.get(place.node)
-        lasted = span.last - span.first if span is not None else 0.0
-        return max(0.0, lasted - self.observed.get(place, 0.0) - self.unanswered.get(place, 0.0))
+        """
+        Return the seconds without samples of a device, between its first and its last one.
+
+        A device that was not there while its node had samples is not missing: its GPU was replaced, or cut into other
+        MIG instances. `EVERY` is added to a node's gap, because Prometheus shows a sample for five minutes.
+        """
+        life, node = self.lives.get(place), self.spans.get(place.node)
+        if life is None or node is None:
+            return 0.0
+        seconds = 0.0
+        for day in self.days:
+            own = life.within(day.start, day.end) - day.counted.get(place, 0.0)
+            gap = node.within(day.start, day.end) - day.alive.get(place.node, 0.0)
+            seconds += max(0.0, min(own, gap + EVERY))
+        return seconds
+
+    def uncovered(self) -> dict[Place, float]:
+        """Return the seconds of each whole GPU in MIG mode that no instance covered."""
+        covered: dict[Place, float] = defaultdict(float)
+        for place in self.capacity:
+            counted = self.observed.get(place, 0.0) + self.unanswered.get(place, 0.0)
+            covered[place.whole] += counted * self.weight(place) if place.instance else 0.0
+        return {gpu: max(0.0, seconds - covered.get(gpu, 0.0)) for gpu, seconds in self.sliced.items()}

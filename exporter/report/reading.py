@@ -3,159 +3,140 @@ Fills a ledger from a Prometheus.
 
 What comes in: the Prometheus and a window. What goes out: a `Ledger`.
 
-The rule: sums are Prometheus' own `increase()`, part by part. Names that may change (model, workload) are joined here,
-because a label that changes within a part breaks a join in PromQL.
+The rule: each part of the window is asked for itself. Names that may change (model, workload) are joined here, because
+a label that changes within a part breaks a join in PromQL. A series that is there twice counts once, or is refused.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from exporter.history.prometheus import History, HistoryError
-from exporter.history.windows import Window
-from exporter.report.ledger import Holder, Ledger, Node, Place, Pod, Workload
+from exporter.history.windows import DAY, Window
+from exporter.report.ledger import Ledger, Node, Part
+from exporter.report.questions import COPY_LABELS, UP, Question, models, scrapes, sums
 
-EVERY = 300
-"""Seconds between two looks at a declared limit."""
-_NODE = "cluster, node"
-_DEVICE = f"{_NODE}, uuid, gpu_instance"
-
-Labels = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A query, with RANGE for the length of the part; `enter` puts one row of its answer into the ledger."""
-
-    query: str
-    enter: Callable[[Ledger, Labels, float], None]
+SEARCH = 4 * 3600
+"""Seconds between two looks for the first sample."""
+TWICE = 1.5
+"""A node with so many times the samples of one copy has two; two daemons in turn overlap for minutes only."""
+OVERLAP = 1800.0
+"""Seconds with two copies in a part of a day, above which they are told apart."""
+_NAMED = 5
 
 
-async def read(history: History, window: Window) -> Ledger:
-    """Ask everything about a window. Raises HistoryError, AskError."""
-    prefix = await prefix_of(history, window)
-    questions, parts = _questions(prefix), list(window.parts())
-    history.expect(len(questions) * len(parts))
+async def parts_of(history: History, window: Window) -> list[Window]:
+    """Cut a window into parts, without the time before the first sample. Raises HistoryError, AskError."""
+    parts = list(window.parts())
+    if len(parts) == 1:
+        return parts
+    history.expect(1)
+    first = float("inf")
+    query = f"min_over_time((min(timestamp({UP})))[RANGE:{SEARCH}s])"
+    async for _, rows in history.over(query, window):
+        first = min([first, *(row.value for row in rows)])
+    found = [part for part in parts if part.end > first - DAY]
+    return found or parts[-1:]
+
+
+async def models_of(history: History, parts: Sequence[Window]) -> set[str]:
+    """Return the models of all GPUs. Raises HistoryError, AskError."""
+    history.expect(len(parts))
     ledger = Ledger()
-    for part in parts:
-        for question in questions:
-            async for _, rows in history.over(question.query, part):
-                for row in rows:
-                    question.enter(ledger, _plain(row.labels, prefix), row.value)
+    for window in parts:
+        await _ask(history, [models()], window, ledger, Part(window.start, window.end))
+    return set(ledger.models.values())
+
+
+async def read(history: History, parts: Sequence[Window]) -> Ledger:
+    """Ask everything about the parts of a window. Raises HistoryError, AskError."""
+    history.expect(len(parts) * len((*scrapes(), *sums(copied=False))))
+    ledger = Ledger()
+    for window in parts:
+        part = Part(window.start, window.end)
+        ledger.days.append(part)
+        await _ask(history, scrapes(), window, ledger, part)
+        copied = _copies(part)
+        if (twice := _inseparable(part)) is not None:
+            raise await _refusal(history, twice, window)
+        ledger.copies |= copied
+        await _ask(history, sums(copied=bool(copied)), window, ledger, part)
     if not ledger.spans:
         raise _nothing()
+    if not ledger.parts:
+        raise HistoryError(
+            "this time has fewer than two samples of gpusteward's counters",
+            cause="it is shorter than two scrapes, or the daemons began at its end",
+            fix="set --since to a longer time, such as 1h",
+        )
     return ledger
 
 
 async def prefix_of(history: History, window: Window) -> str:
-    """Return what precedes the labels of workloads there (`metrics.workload_labels`)."""
-    query = 'count(last_over_time(gpusteward_pod_info{exported_namespace!=""}[RANGE]))'
-    history.expect(1)
-    async for _, rows in history.over(query, list(window.parts())[-1]):
-        if any(row.value for row in rows):
-            return "exported_"
+    """Return what precedes the labels of workloads there (`metrics.workload_labels`), by the last pods that it has."""
+    exported = 'label_replace(last_over_time(gpusteward_pod_info[RANGE]), "exported", "yes", "exported_pod", ".+")'
+    for part in reversed(list(window.parts())):
+        history.expect(1)
+        found = [
+            row.labels.get("exported")
+            async for _, rows in history.over(f"count by (exported) ({exported})", part)
+            for row in rows
+        ]
+        if found:
+            return "exported_" if any(found) else ""
     return ""
 
 
-def _plain(labels: Labels, prefix: str) -> Labels:
-    return {name.removeprefix(prefix): text for name, text in labels.items()} if prefix else labels
+async def _ask(history: History, questions: Iterable[Question], window: Window, ledger: Ledger, part: Part) -> None:
+    for question in questions:
+        async for _, rows in history.over(question.query, window):
+            for row in rows:
+                question.enter(ledger, part, row.labels, row.value)
 
 
-def _questions(prefix: str) -> tuple[_Question, ...]:
-    pod = f"{prefix}namespace, {prefix}pod"
-    holder = f"{_DEVICE}, {pod}, {prefix}container"
+def _copies(part: Part) -> set[str]:
+    """Return the labels of series that are there at the same time for one node, written as NAME=VALUE."""
+    found = set()
+    for node, copies in part.scraped.items():
+        alive = part.alive.get(node, 0.0)
+        if sum(copies.values()) - alive > min(OVERLAP, (TWICE - 1) * alive):
+            for index, name in enumerate(COPY_LABELS):
+                values = {copy[index] for copy in copies}
+                found |= {f"{name}={value}" for value in values if len(values) > 1}
+    return found
 
-    def grew(by: str, name: str) -> str:
-        return f"sum by ({by}) (increase(gpusteward_{name}[RANGE]))"
 
-    def had(by: str, name: str) -> str:
-        return f"max by ({by}) (last_over_time(gpusteward_{name}[RANGE]))"
+def _inseparable(part: Part) -> Node | None:
+    """Return a node whose copies of series have the same labels but for those of a target."""
+    for node, copies in part.scraped.items():
+        if max(copies.values()) > TWICE * part.alive.get(node, float("inf")):
+            return node
+    return None
 
-    limits = "gpusteward_container_memory_limit_bytes or gpusteward_pod_memory_limit_bytes"
-    return (
-        _Question(grew(f"{_DEVICE}, part", "device_memory_byte_seconds_total"), _part),
-        _Question(grew(_DEVICE, "device_observed_seconds_total"), _observed),
-        _Question(grew(_DEVICE, "device_unknown_seconds_total"), _unanswered),
-        _Question(had(_DEVICE, "device_memory_total_bytes"), _capacity),
-        _Question(had(f"{_NODE}, uuid", "gpu_memory_total_bytes"), _gpu_bytes),
-        _Question(had(f"{_NODE}, uuid, model", "gpu_info"), _model),
-        _Question(f"min by ({_NODE}) (min_over_time(gpusteward_snapshot_timestamp_seconds[RANGE]))", _first),
-        _Question(f"max by ({_NODE}) (max_over_time(gpusteward_snapshot_timestamp_seconds[RANGE]))", _last),
-        _Question(grew(holder, "container_allocated_seconds_total"), _allocated),
-        _Question(grew(holder, "container_sm_seconds_total"), _sm),
-        _Question(grew(holder, "container_memory_byte_seconds_total"), _memory),
-        _Question(f"sum by ({holder}) (sum_over_time(({limits})[RANGE:{EVERY}s])) * {EVERY}", _declared),
-        _Question(had(f"{_NODE}, {pod}, workload_kind, workload", "pod_info"), _workload),
+
+async def _refusal(history: History, node: Node, part: Window) -> HistoryError:
+    history.expect(1)
+    rows = [
+        row.labels
+        async for _, rows in history.over(f"last_over_time({UP}[RANGE])", part)
+        for row in rows
+        if (row.labels.get("cluster", ""), row.labels.get("node", "")) == node
+    ]
+    names = sorted({name for labels in rows for name in labels} - {"__name__"})
+    told = [
+        f"{name}={', '.join(values[:_NAMED])}"
+        for name in names
+        if len(values := sorted({labels.get(name, "") or "(none)" for labels in rows})) > 1
+    ]
+    return HistoryError(
+        f"node {node.name}: its series are there more than once at the same time",
+        cause=f"two jobs scrape the daemon, two servers are asked as one, or two nodes have this name and no label "
+        f"cluster; they differ by {'; '.join(told)}",
+        fix="remove one of the jobs, ask one server, or let it leave out copies (Thanos: --query.replica-label)",
     )
-
-
-def _node(labels: Labels) -> Node:
-    return Node(labels.get("cluster", ""), labels.get("node", ""))
-
-
-def _place(labels: Labels) -> Place:
-    return Place(_node(labels), labels.get("uuid", ""), labels.get("gpu_instance", ""))
-
-
-def _holder(labels: Labels) -> Holder:
-    return Holder(_place(labels), labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", ""))
-
-
-def _part(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.parts[_place(labels)][labels.get("part", "unknown")] += value
-
-
-def _observed(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.observed[_place(labels)] += value
-
-
-def _unanswered(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.unanswered[_place(labels)] += value
-
-
-def _capacity(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.capacity[_place(labels)] = value
-
-
-def _gpu_bytes(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.gpu_bytes[_place(labels)] = value
-
-
-def _model(ledger: Ledger, labels: Labels, _: float) -> None:
-    ledger.models[_place(labels)] = labels.get("model", "")
-
-
-def _first(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.seen(_node(labels), value, None)
-
-
-def _last(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.seen(_node(labels), None, value)
-
-
-def _allocated(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.allocated[_holder(labels)] += value
-
-
-def _sm(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.sm[_holder(labels)] += value
-
-
-def _memory(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.memory[_holder(labels)] += value
-
-
-def _declared(ledger: Ledger, labels: Labels, value: float) -> None:
-    ledger.declared[_holder(labels)] += value
-
-
-def _workload(ledger: Ledger, labels: Labels, _: float) -> None:
-    pod = Pod(_node(labels), labels.get("namespace", ""), labels.get("pod", ""))
-    ledger.workloads[pod] = Workload(labels.get("workload_kind", ""), labels.get("workload", ""))
 
 
 def _nothing() -> HistoryError:
     return HistoryError(
         "this Prometheus has no series of gpusteward in this time",
         cause="it scrapes no daemon, keeps a shorter time, or another Prometheus does",
-        fix="ask it for gpusteward_snapshot_timestamp_seconds, and set --since to a time that it keeps",
+        fix=f"ask it for {UP}, and set --since to a time that it keeps",
     )

@@ -5,7 +5,8 @@ What comes in: a ledger, the grouping, the prices. What goes out: a `Report`.
 
 The rule: capacity x time is the sum of its parts by construction. Time without samples, and time in which the driver
 did not answer, are parts of it: what was allocated then is unknown. Of the allocated time, the part in which SMs were
-in use is used, and the rest is idle. Of a container whose use of the SMs is unknown it is neither.
+not in use is idle, and the rest is used. Of a container whose use of the SMs is unknown it is neither. With prices, the
+costs of all rows add up to the price of the GPUs, but for the unknown time.
 """
 
 from collections import defaultdict
@@ -16,9 +17,7 @@ from enum import StrEnum
 from exporter.report.ledger import PARTS, Holder, Ledger, Place, Workload
 
 UNANSWERED, MISSING = "driver did not answer", "no samples"
-NOT_ALLOCATED = "(not allocated)"
-GONE_AFTER = 900.0
-"""Seconds without a sample at the end of the window after which a node is named in a note."""
+NOT_ALLOCATED, UNCOVERED = "(not allocated)", "(no MIG instance)"
 
 
 class By(StrEnum):
@@ -53,7 +52,7 @@ class Group:
     Attributes:
         capacity: the time of the group's GPUs; 0 for groups of containers.
         allocated: handed out by the kubelet: `used` + `idle` + `unmeasured`.
-        used: of the allocated time, that of SMs in use; more than was allocated counts as all of it.
+        used: of the allocated time, that of SMs in use; more than was allocated at a time counts as all of it.
         unmeasured: allocated to containers whose use of the SMs is unknown.
         memory, declared: bytes held, and bytes of declared limits, over time.
         within: of `memory`, what the holders of declared limits held.
@@ -82,6 +81,7 @@ class Group:
 class Idle:
     """The idle time of one container name of a workload on one model, in seconds of a whole GPU."""
 
+    cluster: str
     namespace: str
     workload: Workload
     container: str
@@ -93,25 +93,47 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole report; `memory` has the byte-seconds of each part, and its sum is capacity x time."""
+    """
+    A whole report.
+
+    Attributes:
+        clusters: there are several, and names begin with theirs.
+        memory: byte-seconds of each part; their sum is capacity x time.
+        total: the sum of `groups`.
+        not_allocated, uncovered, unknown: seconds of whole GPUs that no container was allocated, that no MIG instance
+            covered, and of which nothing is known. With `total.allocated` they are the time of all GPUs.
+    """
 
     by: By
     currency: str
     priced: bool
     gpus: int
     nodes: int
+    clusters: bool
     memory: Mapping[str, float]
     groups: tuple[Group, ...]
     total: Group
     not_allocated: float
     not_allocated_cost: float
+    uncovered: float
+    uncovered_cost: float
     unknown: float
     idle: tuple[Idle, ...]
     notes: tuple[str, ...]
 
+    @property
+    def whole(self) -> float:
+        """The time of all GPUs, in seconds."""
+        return self.total.allocated + self.not_allocated + self.uncovered + self.unknown
 
-def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Report:
-    """Make the report; `until` is the end of the window in Unix seconds. Raises KeyError for a model without price."""
+    @property
+    def whole_cost(self) -> float:
+        """The price of all GPUs, without unknown time."""
+        return self.total.cost + self.not_allocated_cost + self.uncovered_cost
+
+
+def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str] = ()) -> Report:
+    """Make the report. Raises KeyError for a model without price."""
     named = _Names(ledger, by)
     groups: dict[str, Group] = {}
 
@@ -121,15 +143,15 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Re
     def price(place: Place) -> float:
         return prices.of(named.model(place)) / 3600 if prices else 0.0
 
-    total, free, unknown, free_cost = Group("total"), 0.0, 0.0, 0.0
+    total, free, unknown, free_cost, bare, bare_cost = Group("total"), 0.0, 0.0, 0.0, 0.0, 0.0
     handed: dict[Place, float] = defaultdict(float)
-    idle: dict[tuple[str, Workload, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    idle: dict[tuple[str, str, Workload, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for holder in ledger.allocated.keys() | ledger.memory.keys():
         weight = ledger.weight(holder.place)
         allocated = ledger.allocated.get(holder, 0.0) * weight
-        used = min(allocated, ledger.sm.get(holder, 0.0) * weight)
         unmeasured = 0.0 if holder in ledger.sm else allocated
-        rest = allocated - used - unmeasured
+        rest = 0.0 if unmeasured else min(allocated, ledger.idle(holder) * weight)
+        used = allocated - rest - unmeasured
         each = price(holder.place) if allocated else 0.0
         handed[holder.place] += allocated
         for row in (group(named.of(holder)), total):
@@ -141,14 +163,14 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Re
             row.cost += allocated * each
             row.idle_cost += rest * each
         if rest:
-            key = (holder.namespace, named.workload(holder), holder.container, named.model(holder.place))
+            where = (holder.place.node.cluster, holder.namespace)
+            key = (*where, named.workload(holder), holder.container, named.model(holder.place))
             for index, amount in enumerate((allocated, rest, rest * each)):
                 idle[key][index] += amount
     for holder, declared in ledger.declared.items():
-        within = _within(ledger, holder)
         for row in (group(named.of(holder)), total):
             row.declared += declared
-            row.within += min(within, declared)
+            row.within += ledger.within.get(holder, 0.0)
     for place in ledger.capacity:
         weight = ledger.weight(place)
         answered = ledger.observed.get(place, 0.0) * weight
@@ -159,21 +181,29 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Re
         total.capacity += answered + silent
         if (name := named.of_place(place)) is not None:
             group(name).capacity += answered + silent
+    for gpu, seconds in ledger.uncovered().items():
+        bare, bare_cost = bare + seconds, bare_cost + seconds * (price(gpu) if seconds else 0.0)
+        total.capacity += seconds
+        if (name := named.of_place(gpu)) is not None:
+            group(name).capacity += seconds
     worst = sorted((Idle(*key, *amounts) for key, amounts in idle.items()), key=lambda one: (-one.cost, -one.idle))
     return Report(
         by=by,
         currency=prices.currency if prices else "",
         priced=prices is not None,
-        gpus=len({place.whole for place in ledger.capacity}),
+        gpus=len({place.whole for place in ledger.capacity} | ledger.sliced.keys()),
         nodes=len(ledger.spans),
+        clusters=named.many,
         memory=memory_of(ledger),
         groups=tuple(sorted(groups.values(), key=lambda row: (-row.allocated, -row.memory, row.name))),
         total=total,
         not_allocated=free,
         not_allocated_cost=free_cost,
+        uncovered=bare,
+        uncovered_cost=bare_cost,
         unknown=unknown,
         idle=tuple(worst),
-        notes=tuple(_notes(ledger, until)),
+        notes=tuple(notes),
     )
 
 
@@ -188,19 +218,12 @@ def memory_of(ledger: Ledger) -> dict[str, float]:
     return sums
 
 
-def _within(ledger: Ledger, holder: Holder) -> float:
-    """Return what the holder of a limit held: a container, or all containers of a pod on the device."""
-    if holder.container:
-        return ledger.memory.get(holder, 0.0)
-    return sum(amount for one, amount in ledger.memory.items() if one[:3] == holder[:3])
-
-
 class _Names:
     """The name of the row to which a container or a device belongs."""
 
     def __init__(self, ledger: Ledger, by: By) -> None:
         self._ledger, self._by = ledger, by
-        self._many = len({node.cluster for node in ledger.spans}) > 1
+        self.many = len({node.cluster for node in ledger.spans}) > 1
 
     def of(self, holder: Holder) -> str:
         workload = self.workload(holder)
@@ -230,13 +253,4 @@ class _Names:
         return found if found is not None and found.name else Workload("Pod", holder.pod)
 
     def _in(self, place: Place, name: str) -> str:
-        return f"{place.node.cluster}/{name}" if self._many else name
-
-
-def _notes(ledger: Ledger, until: float) -> Iterable[str]:
-    gone = sorted(node.name for node, span in ledger.spans.items() if until - span.last > GONE_AFTER)
-    if gone:
-        named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")  # noqa: PLR2004
-        yield f"nodes without samples at the end, which count until their last one: {named}"
-    if any(place not in ledger.capacity for place in ledger.parts):
-        yield "the size of a device is unknown; the device is left out"
+        return f"{place.node.cluster}/{name}" if self.many else name

@@ -189,7 +189,7 @@ def test_two_policies_are_compared_on_one_recording(
     assert (a[:4], b[:4], len(a), len(b)) == ("  A ", "  B ", 100, 100)
     assert a.index("!") < b.index("!")
     (row,) = [line for line in out if line.startswith("team-vision/anna-notebook-0/notebook  ")]
-    assert row.split("  ")[-1] == "35 s later"
+    assert row.split("  ")[-1] == "33 s later"
     assert [line[:3] for line in out[-2:]] == ["A: ", "B: "]
     assert all(f"{len(snapshots)} rounds: dry run: 1 evict" in line for line in out[-2:])
 

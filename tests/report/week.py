@@ -43,6 +43,8 @@ class Box:
     share: float
     sm: float | None
     limit: int | None = None
+    hourly: bool = False
+    """The SMs are in use in every other hour only, twice as much."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Device:
     boxes: tuple[Box, ...]
     instance: str = ""
     ghost: int = 0
+    since: int = START
     until: int = END
     silent: range = field(default_factory=lambda: range(0))
     """Seconds in which the driver does not answer for it."""
@@ -87,18 +90,18 @@ DEVICES = (
 )  # fmt: skip
 
 
-def samples() -> Iterator[tuple[str, Labels, int, float]]:
+def samples(devices: Iterable[Device] = DEVICES) -> Iterator[tuple[str, Labels, int, float]]:
     """Each sample of the week: name, labels, Unix time, value."""
-    for device in DEVICES:
+    for device in devices:
         counters: dict[tuple[str, Labels], float] = defaultdict(float)
         where = (("node", device.node), ("gpu", "0"), ("uuid", device.uuid), ("gpu_instance", device.instance))
-        for at in range(START, device.until + 1, STEP):
+        for at in range(device.since, device.until + 1, STEP):
             if at in device.dead:
                 counters.clear()
                 continue
             answers = at not in device.silent
-            for name, labels, per_second in _rates(device, where, answers=answers):
-                if at != START and (at - STEP) not in device.dead:
+            for name, labels, per_second in _rates(device, where, at, answers=answers):
+                if at != device.since and (at - STEP) not in device.dead:
                     counters[name, labels] += per_second * STEP
                 else:
                     counters[name, labels] += 0.0
@@ -106,7 +109,12 @@ def samples() -> Iterator[tuple[str, Labels, int, float]]:
                 yield name, labels, at, value
             gpu = where[:1] + where[1:3]
             yield "gpusteward_snapshot_timestamp_seconds", where[:1], at, at
-            yield "gpusteward_gpu_info", (*gpu, ("model", device.model)), at, 1
+            yield (
+                "gpusteward_gpu_info",
+                (*gpu, ("model", device.model), ("mig", str(bool(device.instance)).lower())),
+                at,
+                1,
+            )
             if answers:
                 yield "gpusteward_gpu_memory_total_bytes", gpu, at, device.gpu_size
                 yield "gpusteward_device_memory_total_bytes", where, at, device.size
@@ -120,7 +128,7 @@ def samples() -> Iterator[tuple[str, Labels, int, float]]:
                         yield "gpusteward_container_memory_used_bytes", labels, at, box.held
 
 
-def _rates(device: Device, where: Labels, *, answers: bool) -> Iterator[tuple[str, Labels, float]]:
+def _rates(device: Device, where: Labels, at: int, *, answers: bool) -> Iterator[tuple[str, Labels, float]]:
     held = sum(box.held for box in device.boxes)
     parts = {"containers": held, "ghost": device.ghost, "free": device.size - held - device.ghost}
     for part, size in parts.items():
@@ -136,7 +144,8 @@ def _rates(device: Device, where: Labels, *, answers: bool) -> Iterator[tuple[st
             box.share if answers else 0,
         )
         if box.sm is not None:
-            yield "gpusteward_container_sm_seconds_total", labels, box.sm if answers else 0.0
+            busy = 1 if not box.hourly else 2 * ((at - 1) // HOUR % 2)
+            yield "gpusteward_container_sm_seconds_total", labels, box.sm * busy if answers else 0.0
 
 
 def blocks(folder: Path, made: Iterable[tuple[str, Labels, int, float]] | None = None) -> Path:

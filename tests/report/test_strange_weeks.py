@@ -1,0 +1,254 @@
+"""`gpusteward report` about times in which something changed: GPUs, labels, jobs, clocks, drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.history.prometheus import history_at
+from exporter.history.windows import Window
+from exporter.report.reading import prefix_of
+from prometheus.scraping import serving
+from report import week
+from report.test_report import CLOSE, Asking
+from report.week import DAY, GIB, HOUR, START, STEP, Box, Device, Labels
+
+pytestmark = pytest.mark.prometheus
+
+END = START + 2 * DAY
+TRAIN = Box("team-a", "train-0", "main", "train", 40 * GIB, 1.0, 0.5, 60 * GIB)
+GPU = Device("n1", "GPU-1", "NVIDIA H100", 80 * GIB, 80 * GIB, (TRAIN,), until=END)
+
+Sample = tuple[str, Labels, int, float]
+
+
+def at(seconds: float) -> str:
+    """A moment as `--until` reads it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def labelled(samples: Iterable[Sample], change: Callable[[dict[str, str], int], dict[str, str]]) -> Iterator[Sample]:
+    """The same samples with other labels."""
+    for name, labels, when, value in samples:
+        yield name, tuple(change(dict(labels), when).items()), when, value
+
+
+def copies(label: str) -> Iterator[Sample]:
+    """The samples of GPU twice, with two values of a label."""
+    for one in "ab":
+        for name, labels, when, value in week.samples([GPU]):
+            yield name, (*labels, (label, one)), when, value
+
+
+def exported(labels: dict[str, str], _: int = 0, *, only: str = "") -> dict[str, str]:
+    """The labels that a Prometheus makes which overrides them with those of the daemon's own pod."""
+    for name, own in (("namespace", "gpu-system"), ("pod", "gpusteward-x7"), ("container", "exporter")):
+        if only in ("", name):
+            if name in labels:
+                labels[f"exported_{name}"] = labels[name]
+            labels[name] = own
+    return labels
+
+
+Serve = Callable[[Iterable[Sample]], AbstractContextManager[Asking]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """The command beside a Prometheus with given samples; it reports two days."""
+
+    @contextmanager
+    def serve(samples: Iterable[Sample]) -> Iterator[Asking]:
+        class Days(Asking):
+            def __call__(self, *words: str, code: int = 0, **variables: str) -> str:
+                return super().__call__("--since", "2d", "--until", at(END), *words, code=code, **variables)
+
+        with serving(week.blocks(tmp_path, samples), tmp_path) as one:
+            yield Days(one.url)
+
+    return serve
+
+
+def hours(found: dict[str, Any]) -> dict[str, float]:
+    """GiB-hours by part of the memory."""
+    return {row["part"]: row["gib_hours"] for row in found["memory"]}
+
+
+def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows by name."""
+    return {row[found["by"]]: row for row in found["rows"]}
+
+
+def test_a_gpu_that_was_replaced_or_cut_into_instances_is_not_missing(serve: Serve) -> None:
+    """A device counts from its own first to its own last sample; the node's gap of three hours is missing for all."""
+    noon = START + DAY + 12 * HOUR
+    dead = range(START + 6 * HOUR, START + 9 * HOUR)
+    whole = Device("n3", "GPU-9", "NVIDIA H100", 80 * GIB, 80 * GIB, (), until=noon, dead=dead)
+    parts = [replace(whole, size=40 * GIB, since=noon, until=END, instance=one, dead=range(0)) for one in "12"]
+    old = replace(whole, uuid="GPU-old")
+    new = replace(whole, uuid="GPU-new", since=noon, until=END, dead=range(0))
+    with serve(chain.from_iterable(week.samples([one]) for one in (whole, *parts, old, new))) as report:
+        found = report.json()
+    memory = hours(found)
+    assert memory["no samples"] == pytest.approx(2 * 80 * 3, abs=80 * 2 * 2 * STEP / HOUR)
+    assert sum(memory.values()) == pytest.approx(2 * 80 * 48, rel=CLOSE)
+    assert found["total"]["gpu_hours"] == pytest.approx(2 * 48, rel=CLOSE)
+
+
+def test_a_clock_that_was_wrong_once_changes_nothing(serve: Serve) -> None:
+    """The time of a sample is Prometheus' own, not what the node says."""
+    made = (
+        (name, labels, when, 946_684_800.0 if "timestamp" in name and when == START + 30 * HOUR else value)
+        for name, labels, when, value in week.samples([GPU])
+    )
+    with serve(made) as report:
+        memory = hours(report.json())
+    assert memory["no samples"] == pytest.approx(0, abs=80 * 2 * STEP / HOUR)
+    assert sum(memory.values()) == pytest.approx(80 * 48, rel=CLOSE)
+
+
+def test_the_labels_of_workloads_may_change_within_the_time(serve: Serve) -> None:
+    """Exported labels on the first day, plain ones later, and no pod at all at the end: the bill goes to team-a."""
+    busy = replace(GPU, until=START + 30 * HOUR)
+    empty = replace(GPU, boxes=(), since=START + 30 * HOUR + STEP)
+    made = labelled(week.samples([busy]), lambda labels, when: exported(labels) if when < START + DAY else labels)
+    with serve(chain(made, labelled(week.samples([empty]), exported))) as report:
+        found = rows(report.json())
+        workloads = rows(report.json("--by", "workload"))
+    assert found["team-a"]["allocated_gpu_hours"] == pytest.approx(30, rel=CLOSE)
+    assert found["team-a"]["unused_share"] == pytest.approx(1 / 3, abs=CLOSE)
+    assert "gpu-system" not in found and "team-a/Job/train" in workloads
+
+
+def test_advise_finds_the_names_of_labels_although_the_last_day_has_no_pod(serve: Serve) -> None:
+    """The last pods decide, not the last day."""
+    busy, empty = replace(GPU, until=START + 20 * HOUR), replace(GPU, boxes=(), since=START + 20 * HOUR + STEP)
+    with serve(labelled(chain(week.samples([busy]), week.samples([empty])), exported)) as report:
+        assert asyncio.run(prefix_of(history_at(report.url), Window(START, END - 0.001))) == "exported_"
+
+
+def test_a_namespace_alone_may_be_overridden(serve: Serve) -> None:
+    """The pod is the workload's then; a note says so."""
+    with serve(labelled(week.samples([GPU]), lambda labels, _: exported(labels, only="namespace"))) as report:
+        found = report.json("--by", "workload")
+    assert rows(found)["team-a/Job/train"]["allocated_gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert any("exported_namespace and no exported_pod" in note for note in found["notes"])
+
+
+def test_the_idle_time_of_a_time_is_that_of_its_parts(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours of much use do not hide hours of none, but for the five minutes in which one follows the other."""
+    monkeypatch.setattr(week, "STEP", 60)
+    burst = replace(TRAIN, share=0.5, sm=0.5, hourly=True)
+    with serve(week.samples([replace(GPU, boxes=(burst,))])) as report:
+        whole = report.json()["total"]
+        parts = [
+            report.json("--since", "6h", "--until", at(START + six * 6 * HOUR))["total"]["idle_gpu_hours"]
+            for six in range(1, 9)
+        ]
+    assert whole["allocated_gpu_hours"] == pytest.approx(24, rel=CLOSE)
+    assert whole["idle_gpu_hours"] == pytest.approx(12, rel=0.05)
+    assert sum(parts) == pytest.approx(whole["idle_gpu_hours"], rel=0.02)
+
+
+@pytest.mark.parametrize("label", ["job", "prometheus_replica"])
+def test_a_daemon_that_is_scraped_twice_counts_once(serve: Serve, label: str) -> None:
+    """Two jobs or a pair of Prometheus servers: one bill, and a note that names both."""
+    with serve(copies(label)) as report:
+        found = report.json()
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert rows(found)["team-a"]["idle_gpu_hours"] == pytest.approx(24, rel=CLOSE)
+    assert rows(found)["team-a"]["unused_share"] == pytest.approx(1 / 3, abs=CLOSE)
+    assert any(f"{label}=a, {label}=b" in note for note in found["notes"])
+
+
+def test_series_that_are_there_twice_and_cannot_be_told_apart_are_refused(serve: Serve) -> None:
+    """The error names the node, the labels and both values."""
+    with serve(copies("shard")) as report:
+        told = report(code=1)
+    told = " ".join(told.split())
+    assert "node n1: its series are there more than once" in told and "they differ by shard=a, b" in told
+
+
+def test_a_daemon_that_was_replaced_counts_on(serve: Serve) -> None:
+    """A rollout changes the labels of the target, and doubles nothing."""
+    made = labelled(
+        week.samples([GPU]), lambda labels, when: {**labels, "job": "a", "instance": str(when > START + 18 * HOUR)}
+    )
+    with serve(made) as report:
+        found = report.json()
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert found["notes"] == []
+
+
+def test_memory_that_nobody_could_see_is_not_unused(serve: Serve) -> None:
+    """Limits count while the driver answers, as readings do."""
+    silent = range(START + 12 * HOUR, START + 36 * HOUR)
+    with serve(week.samples([replace(GPU, silent=silent)])) as report:
+        row = rows(report.json())["team-a"]
+    assert row["unused_share"] == pytest.approx(1 / 3, abs=CLOSE)
+    assert row["declared_gib_hours"] == pytest.approx(60 * 24, rel=2 * CLOSE)
+
+
+def test_the_time_before_the_first_sample_is_not_asked_about(serve: Serve) -> None:
+    """Four years cost little more than two days, and a note has the date. Longer is refused."""
+    with serve(week.samples([GPU])) as report:
+        found = report.json("--since", "1400d")
+        told = report("--since", "9999w", code=2)
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert f"the oldest sample is of {at(START)[:10]}" in found["notes"][0]
+    assert "--since: '9999w' is longer than 1500d" in told
+
+
+def test_what_no_instance_covers_has_a_price(serve: Serve, tmp_path: Path) -> None:
+    """The rows add up to the price of the fleet, in JSON, CSV and text; no row of the CSV is a sum of others."""
+    prices = tmp_path / "prices.yaml"
+    prices.write_text('currency: "EUR\\u001b[2J"\ngpu_hour: {NVIDIA H100: 2, NVIDIA B200: 9}\n')
+    half = replace(GPU, instance="1", size=40 * GIB)
+    with serve(week.samples([half])) as report:
+        found = report.json("--prices", str(prices))
+        lines = list(csv.DictReader(io.StringIO(report("--prices", str(prices), "--csv"))))
+        text = report("--prices", str(prices))
+    assert rows(found)["(no MIG instance)"]["cost"] == pytest.approx(48, rel=2 * CLOSE)
+    assert found["total"]["cost"] == pytest.approx(96, rel=2 * CLOSE)
+    assert sum(float(line["cost"] or 0) for line in lines) == pytest.approx(found["total"]["cost"])
+    assert sum(float(line["gpu_hours"]) for line in lines) == pytest.approx(48, rel=2 * CLOSE)
+    names = [line.split()[0] for line in text.split("\n\n")[2].splitlines()]
+    assert names.index("allocated") < names.index("(no") < names.index("total")
+    assert "price of NVIDIA B200: no such model in this time" in found["notes"]
+    assert "\x1b" not in text and "(2d)" in text
+
+
+def test_all_models_without_a_price_are_named_first(serve: Serve, tmp_path: Path) -> None:
+    """One run tells all that is missing in the file."""
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("gpu_hour: {NVIDIA T4: 2}\n")
+    other = replace(GPU, uuid="GPU-2", model="NVIDIA A100", boxes=())
+    with serve(chain(week.samples([GPU]), week.samples([other]))) as report:
+        told = report("--prices", str(prices), code=2)
+    assert f"{prices}: gpu_hour has no price for NVIDIA A100, NVIDIA H100, and no default" in " ".join(told.split())
+
+
+def test_idle_allocations_of_several_clusters_have_theirs(serve: Serve) -> None:
+    """In text and JSON."""
+    with serve(copies("cluster")) as report:
+        found, text = report.json(), report()
+    assert sorted(one["cluster"] for one in found["idle"]) == ["a", "b"]
+    assert "a/team-a/Job/train  main" in text and "b/team-a/Job/train  main" in text
+
+
+def test_a_time_shorter_than_two_scrapes_is_said(serve: Serve) -> None:
+    """No table of zeros."""
+    with serve(week.samples([GPU])) as report:
+        told = report("--since", "10m", "--until", at(START + 180), code=1)
+    assert "fewer than two samples" in told and "fix: set --since to a longer time" in told
