@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 from bench import account, shipped, simulated_pods
+from bench.peers import Scraper
 from bench.usage import Memory, cpu_seconds, memory
 from cluster import requirements, simulated_nodes
 from cluster.bed import NODE_NAME, Bed
@@ -59,11 +60,11 @@ async def measure(what: str, pods: int, daemon: Daemon) -> None:
         return bool(s["complete"] and (not pods or (s["names_live"] and len(s["pods"]) >= pods)))
 
     await asyncio.to_thread(until, ready, f"a complete round with {pods} pods", daemon, READY_WITHIN_S)
-    pid = daemon.process.pid
+    pid, scrape = daemon.process.pid, Scraper(daemon.url.removeprefix("http://"))
     began, start = cpu_seconds(pid), memory(pid)
     for _ in range(SCRAPES):
         await asyncio.sleep(EVERY_S)
-        await asyncio.to_thread(daemon.get, "/metrics")
+        await asyncio.to_thread(scrape)
     share = (cpu_seconds(pid) - began) / (SCRAPES * EVERY_S)
     print(row(what, start, memory(pid), began, share), flush=True)
 
