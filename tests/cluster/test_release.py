@@ -141,7 +141,7 @@ def test_the_image_for_arm64_is_one(made: Released, tmp_path: Path) -> None:
     (digest,) = (one["digest"] for one in index["manifests"] if one["platform"]["architecture"] == "arm64")
     made.registry.unpack(f"{OWNER}/gpusteward", digest, root)
     machines = [machine for path in root.rglob("*") if (machine := elf_machine(path)) is not None]
-    assert len(machines) > 100 and set(machines) == {AARCH64}
+    assert len(machines) > 50 and set(machines) == {AARCH64}
     shutil.copy(shutil.which("qemu-aarch64-static") or "", root / "qemu")
     started = ("chroot", str(root), "/qemu", "/opt/gpusteward/bin/python", "/opt/gpusteward/bin/gpusteward")
     assert run(*started, "--version") == f"gpusteward {VERSION}\n"

@@ -18,6 +18,6 @@ done
 for module in _codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _curses _curses_panel _dbm _gdbm _sqlite3 _test '_test*' _xxtestfuzz readline 'xx*'; do
   find usr/lib/python3.*/lib-dynload -name "$module.cpython-*" -delete
 done
-for module in _pyrepl curses dbm ensurepip idlelib lib2to3 pydoc_data sqlite3 test tkinter turtle.py turtledemo xmlrpc; do
+for module in dbm ensurepip idlelib lib2to3 pydoc_data sqlite3 test tkinter turtle.py turtledemo xmlrpc; do
   rm -rf usr/lib/python3.*/$module
 done
