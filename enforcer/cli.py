@@ -20,9 +20,7 @@ from exporter.config.arguments import Parser
 
 PROGRAM = "gpusteward"
 
-COMMANDS = (
-    *("run", "top", "preview", "check", "explain", "close", "record", "replay", "report", "advise", "completion"),
-)
+COMMANDS = ("run", "top", "preview", "check", "explain", "close", "record", "replay", "report", "advise", "completion")
 """Names of modules in `enforcer.commands`, which are also the words of the command line; in the order of `--help`."""
 
 

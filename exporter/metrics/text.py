@@ -26,8 +26,11 @@ EOF = "# EOF\n"
 Template = tuple[str, Callable[[Mapping[str, str]], tuple[str, ...]]]
 """A pattern for the values of some labels, and the function that puts them into its order."""
 
-number = lru_cache(maxsize=2**14)(floatToGoString)
-"""Writes a value; most values of a page are those of the page before. A negative zero is written as zero."""
+
+@lru_cache(maxsize=2**14)
+def number(value: float) -> str:
+    """Write a value. Most values of a page are those of the page before. A negative zero is written as zero."""
+    return str(floatToGoString(value + 0.0))  # type: ignore[no-untyped-call]
 
 
 class PageText:

@@ -79,10 +79,12 @@ def sums(*, copied: bool) -> tuple[Question, ...]:
         Question(f"min by ({_DEVICE}) (min_over_time({counted}))", _device_first),
         Question(f"max by ({_DEVICE}) (max_over_time({counted}))", _device_last),
         Question(f"sum by ({_NODE}, uuid) (count_over_time({sliced})) * {EVERY}", _sliced),
-        Question(grew(_HOLDER, "container_allocated_seconds_total"), _allocated),
-        Question(grew(_HOLDER, "container_sm_seconds_total"), _sm),
-        Question(f"sum by ({_HOLDER}) (sum_over_time(({excess}){_GRID})) * {EVERY}", _excess),
-        Question(grew(_HOLDER, "container_memory_byte_seconds_total"), _memory),
+        Question(grew(_HOLDER, "container_allocated_seconds_total"), _of_holder(lambda ledger: ledger.allocated)),
+        Question(grew(_HOLDER, "container_sm_seconds_total"), _of_holder(lambda ledger: ledger.sm)),
+        Question(
+            f"sum by ({_HOLDER}) (sum_over_time(({excess}){_GRID})) * {EVERY}", _of_holder(lambda ledger: ledger.excess)
+        ),
+        Question(grew(_HOLDER, "container_memory_byte_seconds_total"), _of_holder(lambda ledger: ledger.memory)),
         *_limits(),
         Question(_had(f"{_NODE}, {_POD}, workload_kind, workload", "pod_info"), _workload),
     )
@@ -104,9 +106,13 @@ def _limits() -> tuple[Question, ...]:
         limit = f"(max by ({by}) (gpusteward_{name}_memory_limit_bytes) {read})"
         declared.append(limit)
         held.append(f"({amount} < {limit} or ({limit} and {amount}))")
-    return tuple(
-        Question(f"sum_over_time(({' or '.join(terms)}){_GRID}) * {EVERY}", enter)
-        for terms, enter in ((declared, _declared), (held, _within))
+
+    def over_time(terms: list[str]) -> str:
+        return f"sum_over_time(({' or '.join(terms)}){_GRID}) * {EVERY}"
+
+    return (
+        Question(over_time(declared), _of_holder(lambda ledger: ledger.declared)),
+        Question(over_time(held), _of_holder(lambda ledger: ledger.within)),
     )
 
 
@@ -131,6 +137,15 @@ def _named(ledger: Ledger, labels: Labels) -> Labels:
 def _holder(ledger: Ledger, labels: Labels) -> Holder:
     named = _named(ledger, labels)
     return Holder(_place(labels), named.get("namespace", ""), named.get("pod", ""), named.get("container", ""))
+
+
+def _of_holder(amounts: Callable[[Ledger], dict[Holder, float]]) -> Enter:
+    """Add an answer to one of the ledger's amounts by container."""
+
+    def enter(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
+        amounts(ledger)[_holder(ledger, labels)] += value
+
+    return enter
 
 
 def _scraped(_: Ledger, part: Part, labels: Labels, value: float) -> None:
@@ -186,30 +201,6 @@ def _model(ledger: Ledger, _: Part, labels: Labels, __: float) -> None:
 
 def _sliced(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
     ledger.sliced[_place(labels)] += value
-
-
-def _allocated(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.allocated[_holder(ledger, labels)] += value
-
-
-def _sm(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.sm[_holder(ledger, labels)] += value
-
-
-def _excess(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.excess[_holder(ledger, labels)] += value
-
-
-def _memory(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.memory[_holder(ledger, labels)] += value
-
-
-def _declared(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.declared[_holder(ledger, labels)] += value
-
-
-def _within(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.within[_holder(ledger, labels)] += value
 
 
 def _workload(ledger: Ledger, _: Part, labels: Labels, __: float) -> None:

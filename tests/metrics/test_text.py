@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from exporter.metrics import CATALOGUE
 from exporter.metrics.family import Family, Kind, counter, gauge, histogram, info
 from exporter.metrics.labels import EXPORTED, labelled
-from exporter.metrics.text import EOF, PageText
+from exporter.metrics.text import EOF, PageText, number
 
 NAMES = ("node", "namespace", "pod", "container", "gpu", "uuid", "le_gume")
 FAMILIES = [
@@ -83,6 +83,12 @@ def test_families_without_labels_have_it_too(openmetrics: bool) -> None:
     """Those of the process: prometheus_client makes them."""
     metrics = tuple(ProcessCollector(registry=None).collect())
     assert written(*metrics, openmetrics=openmetrics) == reference(*metrics, openmetrics=openmetrics)
+
+
+def test_a_negative_zero_is_zero_whichever_came_first() -> None:
+    """Both are equal, so that one text stands for both: a zero must not become "-0.0"."""
+    number.cache_clear()
+    assert [number(-0.0), number(0.0), number(0)] == ["0.0"] * 3
 
 
 @given(rows=rows)

@@ -9,8 +9,8 @@ done
 find bin sbin usr/bin usr/sbin ! -type d ! -name 'python3*' -delete
 find usr/share -mindepth 1 -maxdepth 1 ! -name doc ! -name common-licenses -exec rm -r '{}' +
 rm -r etc/cron* etc/logrotate.d etc/update-motd.d lib/systemd usr/games usr/include usr/libexec usr/lib/*/gconv
-# Libraries of the programs and modules that are gone, of databases and terminals: 9 MB. Of Python its own tests, the prompt, and
-# the encodings of East Asia: nothing calls them.
+# Libraries of the programs and modules that are gone, of databases and terminals: 9 MB. Of Python its own tests, and the encodings
+# of East Asia: nothing calls them. Its prompt (_pyrepl) stays, because pydoc imports it.
 for library in BrokenLocale acl c_malloc_debug db-5 formw history md memusage menuw mvec ncursesw nsl panelw pcprofile pcre2-8 readline \
     selinux sqlite3 thread_db tic tinfo; do
   find usr/lib/*-linux-gnu -name "lib$library[.-]*" -delete
