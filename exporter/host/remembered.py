@@ -75,7 +75,7 @@ class Remembered:
             process = known.process
         now = self._clock()
         aged = now - process.key.start_ticks / _TICKS >= YOUNG
-        if aged and process.alive and process.owner is not None and process.key.pid == pid:
+        if aged and process.alive and process.key.pid == pid:
             until = now + KEPT / 2 * (1 + pid % 32 / 32)
             self._known[pid] = _Known(f"{self._root}/{pid}/stat", process, until)
         else:

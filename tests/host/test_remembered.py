@@ -88,6 +88,17 @@ def test_a_process_that_ends_is_looked_at_as_a_whole(proc: Proc, change: dict[st
     assert not process.alive or process.owner is None
 
 
+def test_the_number_of_a_thread_says_what_its_process_is(proc: Proc) -> None:
+    """Some drivers list threads. A thread that began in the same tick does not stand for a process that has died."""
+    proc.put("10", OLD, threads=2)
+    proc.put("11", OLD)
+    (proc.root / "11" / "status").write_text("Name:\tpython\nTgid:\t10\n")
+    (proc.root / "10" / "task" / "11").mkdir(parents=True)
+    assert proc.source.sample([11]).processes[11].alive
+    proc.put("10", OLD, state="Z")
+    assert not proc.source.sample([11]).processes[11].alive
+
+
 def test_a_process_that_is_gone_is_gone(proc: Proc) -> None:
     """Its folder is gone: so is the process."""
     proc.put("10", OLD)
