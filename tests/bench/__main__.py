@@ -24,6 +24,7 @@ from bench.node import Size, running
 from bench.peers import environment
 from daemon.running import Daemon
 from driver.build import build
+from exporter.host.remembered import YOUNG
 
 SIZES = (Size(8, 8), Size(8, 32), Size(16, 128))
 ROUNDS = 20
@@ -109,6 +110,7 @@ def measure(size: Size, library: Path, *, realtime: bool = False) -> Figures:
             )
             snapshot = daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")
             assert snapshot["complete"] and snapshot["processes"]["container"] == size.gpus * size.processes, snapshot
+            time.sleep(YOUNG)  # a young process is read as a whole in each round
             # A page is rendered ahead while a client scrapes: the first figure is the round alone.
             cpu_round, duration = rounds(daemon, ROUNDS)
             took, page = scrapes(daemon, SCRAPES)
