@@ -7,6 +7,15 @@ from grafana.kinds import CAPACITY, FULL, STEP, lines, stat, table
 from grafana.panels import Row
 from grafana.places import EFFICIENCY, NAMESPACE
 
+_WORKLOAD = "namespace, workload_kind, workload"
+_IDLE = e.by(_WORKLOAD, e.IDLE_HOURS)
+
+
+def _most_idle(expression: str) -> str:
+    """Split an expression by workload, and keep the 50 that idle most."""
+    return f"({e.by(_WORKLOAD, expression)}) and topk(50, {_IDLE})"
+
+
 BOARD = Board(
     EFFICIENCY,
     "GPU-hours within the chosen time: allocated, used and idle, by namespace and model; the most idle "
@@ -21,7 +30,7 @@ BOARD = Board(
         stat("Idle GPU-hours").about("Allocated and not used, where the use of the SMs is known.").query(e.IDLE_HOURS),
         stat("GPU-hours of unknown use")
         .about("Allocated, while the driver reports no use of the SMs.")
-        .query(e.UNMEASURED_HOURS),
+        .query(e.UNKNOWN_HOURS),
         stat("Declared memory not needed", "percentunit")
         .about("Share of the declared limits, over time, that their holders did not use.")
         .query(e.NOT_NEEDED),
@@ -37,22 +46,29 @@ BOARD = Board(
         .column("Idle", e.by("namespace", e.IDLE_HOURS), "short")
         .column("Allocated", e.by("namespace", e.ALLOCATED_HOURS), "short")
         .column("Used", e.by("namespace", e.USED_HOURS), "short")
-        .column("Unknown", e.by("namespace", e.UNMEASURED_HOURS), "short")
+        .column("Unknown", e.by("namespace", e.UNKNOWN_HOURS), "short")
         .column("Declared memory not needed", e.by("namespace", e.NOT_NEEDED), "percentunit"),
         table("By model", "model", width=12, height=10)
         .about("GPU-hours of each model of GPU.")
         .column("Idle", e.by("model", e.IDLE_HOURS), "short")
         .column("Allocated", e.by("model", e.ALLOCATED_HOURS), "short")
         .column("Used", e.by("model", e.USED_HOURS), "short")
-        .column("Unknown", e.by("model", e.UNMEASURED_HOURS), "short"),
+        .column("Unknown", e.by("model", e.UNKNOWN_HOURS), "short"),
         lines("Idle GPUs by namespace", stacked=True, width=24)
         .about("Averages of five minutes.")
         .every(STEP)
         .query("sum by (namespace) (workload:gpusteward_gpu_idle:rate5m)", "{{namespace}}", to=NAMESPACE),
         Row("Waste"),
+        table("By workload", "namespace, workload_kind, workload", height=10)
+        .about("The 50 workloads with the most idle GPU-hours within the chosen time. Click a namespace to open it.")
+        .column("Idle", f"topk(50, {_IDLE})", "short")
+        .column("Allocated", _most_idle(e.ALLOCATED_HOURS), "short")
+        .column("Used", _most_idle(e.USED_HOURS), "short")
+        .column("Unknown", _most_idle(e.UNKNOWN_HOURS), "short")
+        .column("Declared memory not needed", _most_idle(e.NOT_NEEDED), "percentunit"),
         table("Idle GPU-hours by container", "namespace, pod, container, model", height=10)
         .about("The 50 containers with the most idle GPU-hours within the chosen time. Click a pod to open it.")
-        .column("Idle", f"topk(50, {e.by('namespace, pod, container, model', e.IDLE_HOURS)})", "short"),
+        .column("Idle", f"topk(50, {e.CONTAINER_IDLE_HOURS})", "short"),
         shared.WHO_IS_IDLE,
         Row("Limits against peaks"),
         table("Limits above peaks", "namespace, pod, container, node, gpu, gpu_instance, uuid", height=10)

@@ -15,7 +15,9 @@ LABELS = {
     "<container>": "node, gpu, uuid, gpu_instance, namespace, pod, container",
     "<claim>": "node, gpu, uuid, gpu_instance, namespace, claim",
 }
-MAY_BE_EMPTY = frozenset({"container", "gpu", "gpu_instance", "model", "profile", "sharing", "replicas"})
+MAY_BE_EMPTY = frozenset(
+    {"container", "gpu", "gpu_instance", "model", "profile", "sharing", "replicas", "workload_kind", "workload"}
+)
 
 
 def spelled(expression: str, row: tuple[str, ...]) -> str:
@@ -131,23 +133,22 @@ IDLE = f"sum by (<container>, resource) (gpusteward_container_allocated_replicas
 IDLE_COUNT = f"count({_IDLE}) or 0 * count(gpusteward_container_allocated_replicas)"
 
 # Work and waste: averages of five minutes, in GPUs (alerts/usage.yaml), so that a twelfth of their sum is in GPU-hours.
-# As in `gpusteward report`: each container by itself, used + idle = allocated, and neither where the use is unknown.
+# As in `gpusteward report`: used + idle + unknown = allocated, in each five minutes. Sums over time are by workload:
+# of a thousand nodes these are an eighth as many series as those by container.
 
 GPUS_ALLOCATED = "sum(container:gpusteward_gpu_allocated:rate5m)"
-GPUS_IDLE = "sum(clamp_min(container:gpusteward_gpu_allocated:rate5m - container:gpusteward_gpu_used:rate5m, 0))"
-GPUS_USED = (
-    "sum(container:gpusteward_gpu_allocated:rate5m"
-    " - clamp_min(container:gpusteward_gpu_allocated:rate5m - container:gpusteward_gpu_used:rate5m, 0))"
+GPUS_IDLE = "sum(container:gpusteward_gpu_idle:rate5m)"
+GPUS_USED = "sum(container:gpusteward_gpu_allocated:rate5m - container:gpusteward_gpu_idle:rate5m)"
+ALLOCATED_HOURS = "sum(sum_over_time(workload:gpusteward_gpu_allocated:rate5m[$__range])) / 12"
+USED_HOURS = "sum(sum_over_time(workload:gpusteward_gpu_used:rate5m[$__range])) / 12"
+IDLE_HOURS = "sum(sum_over_time(workload:gpusteward_gpu_idle:rate5m[$__range])) / 12"
+UNKNOWN_HOURS = "sum(sum_over_time(workload:gpusteward_gpu_unknown:rate5m[$__range])) / 12"
+CONTAINER_IDLE_HOURS = (
+    "sum by (namespace, pod, container, model) (sum_over_time(container:gpusteward_gpu_idle:rate5m[$__range])) / 12"
 )
-_ALLOCATED = "sum_over_time(container:gpusteward_gpu_allocated:rate5m[$__range])"
-_SM = "sum_over_time(container:gpusteward_gpu_used:rate5m[$__range])"
-ALLOCATED_HOURS = f"sum({_ALLOCATED}) / 12"
-IDLE_HOURS = f"sum(clamp_min({_ALLOCATED} - {_SM}, 0)) / 12"
-USED_HOURS = f"sum({_ALLOCATED} - clamp_min({_ALLOCATED} - {_SM}, 0)) / 12"
-UNMEASURED_HOURS = f"sum({_ALLOCATED} unless {_SM}) / 12"
 NOT_NEEDED = (
-    "1 - sum(sum_over_time(holder:gpusteward_memory_declared_used:bytes[$__range]))"
-    " / sum(sum_over_time(holder:gpusteward_memory_declared:bytes[$__range]))"
+    "1 - sum(sum_over_time(workload:gpusteward_memory_declared_used:bytes[$__range]))"
+    " / sum(sum_over_time(workload:gpusteward_memory_declared:bytes[$__range]))"
 )
 # The number of GPUs, and those that are allocated to no container; a replica counts as its part.
 MODEL_GPUS = "count by (model) (group by (cluster, node, uuid, model) (gpusteward_gpu_info))"

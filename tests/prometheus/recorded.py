@@ -16,8 +16,8 @@ import yaml
 from alerts.written import RULES
 from prometheus.scraping import program, serving
 
-DEEP = 3
-"""Devices are recorded from what is scraped, containers from devices, workloads from containers."""
+DEEP = 4
+"""Devices are recorded from what is scraped, containers from devices, their idle time from both, workloads from that."""
 
 
 def at_once(folder: Path) -> Path:
