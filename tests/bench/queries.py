@@ -36,16 +36,10 @@ DAY, WEEK, PRESENT = 86_400, 7 * 86_400, 1_200
 GIB = 2**30
 PER_NODE = 4
 
-OVER_TIME = {
+RAW = {
     "gpusteward_container_memory_used_bytes": "container",
     "gpusteward_container_memory_limit_bytes": "container",
     "gpusteward_container_sm_utilization_ratio": "container",
-    "gpusteward_device_memory_used_bytes": "device",
-    "gpusteward_device_memory_declared_bytes": "device",
-    "gpusteward_gpu_memory_total_bytes": "gpu",
-}
-"""What boards of many nodes draw over 24 hours, and whose it is."""
-NOW = {
     "gpusteward_container_memory_peak_bytes": "container",
     "gpusteward_container_memory_ceiling_bytes": "container",
     "gpusteward_container_processes": "container",
@@ -53,12 +47,15 @@ NOW = {
     "gpusteward_container_allocated_replicas": "allocation",
     "gpusteward_container_limit_info": "limit",
     "gpusteward_container_state": "state",
+    "gpusteward_device_memory_used_bytes": "device",
+    "gpusteward_device_memory_declared_bytes": "device",
     "gpusteward_device_memory_total_bytes": "device",
     "gpusteward_device_memory_reserved_bytes": "device",
     "gpusteward_device_memory_free_bytes": "device",
     "gpusteward_device_memory_ghost_bytes": "device",
     "gpusteward_device_memory_unattributed_bytes": "device",
     "gpusteward_device_utilization_ratio": "device",
+    "gpusteward_gpu_memory_total_bytes": "gpu",
     "gpusteward_gpu_up": "gpu",
     "gpusteward_gpu_info": "model",
     "gpusteward_pod_info": "pod",
@@ -72,15 +69,23 @@ COUNTERS = {
     "gpusteward_container_sm_seconds_total": "container",
     "gpusteward_container_memory_byte_seconds_total": "container",
     "gpusteward_container_over_limit_seconds_total": "container",
+    "gpusteward_device_memory_byte_seconds_total": "part",
+    "gpusteward_device_observed_seconds_total": "device",
+    "gpusteward_device_unknown_seconds_total": "device",
 }
 RECORDED = {
     "container:gpusteward_gpu_allocated:rate5m": "share",
     "container:gpusteward_gpu_used:rate5m": "share",
+    "container:gpusteward_gpu_idle:rate5m": "share",
     "workload:gpusteward_gpu_allocated:rate5m": "workload",
+    "workload:gpusteward_gpu_used:rate5m": "workload",
     "workload:gpusteward_gpu_idle:rate5m": "workload",
+    "workload:gpusteward_memory_declared:bytes": "workload",
+    "workload:gpusteward_memory_declared_used:bytes": "workload",
     "node:gpusteward_device_utilization:ratio": "node",
 }
 """What boards sum up or draw of what alerts/usage.yaml records; the rest of it is there for the last 20 minutes."""
+PARTS = ("containers", "free", "reserved", "ghost", "unattributed")
 VALUES = {"bytes": 40.0 * GIB, "ratio": 0.5, "seconds": 0.7, "replicas": 1.0}
 
 

@@ -17,7 +17,7 @@ from alerts.written import RULES
 from prometheus.scraping import program, serving
 
 DEEP = 4
-"""Devices are recorded from what is scraped, containers from devices, their idle time from both, workloads from that."""
+"""Devices are recorded from what is scraped, containers from devices, idle time from that, workloads from all."""
 
 
 def at_once(folder: Path) -> Path:
