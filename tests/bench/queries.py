@@ -1,13 +1,9 @@
 """
-What boards, rules and alerts cost a Prometheus with a large fleet: CPU seconds of each query.
+What boards, rules and alerts, `report` and `advise` cost a Prometheus with a large fleet: CPU seconds of each.
 
-In: `python -m bench.queries`, the number of nodes. Out: two tables for docs/fleets.md.
+In: `python -m bench.queries`, the number of nodes. Out: tables for docs/fleets.md.
 Law: a query is sent as Grafana sends it, to Prometheus itself, whose own CPU time is read before and after. The least
 of three counts, because the machine may be shared. Wall time is not used.
-
-Each node has four GPUs and four containers. What boards draw over time is there for 24 hours, each minute. What is
-recorded each five minutes is there for a week, and all else for the last 20 minutes. Prometheus makes the samples
-itself: promtool evaluates rules that multiply one seed sample of each series.
 """
 
 from __future__ import annotations
@@ -17,183 +13,19 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from alerts import written
+from bench.fleet import DAY, END, WEEK, labels, make
+from bench.usage import cpu_seconds, memory
 from grafana.catalogue import BOARDS
 from grafana.documents import document
 from prometheus.expanding import ALL, Window, expanded
-from prometheus.scraping import Prometheus, program, serving
-
-END = 1_700_006_400 + 7 * 86_400
-DAY, WEEK, PRESENT = 86_400, 7 * 86_400, 1_200
-GIB = 2**30
-PER_NODE = 4
-
-RAW = {
-    "gpusteward_container_memory_used_bytes": "container",
-    "gpusteward_container_memory_limit_bytes": "container",
-    "gpusteward_container_sm_utilization_ratio": "container",
-    "gpusteward_container_memory_peak_bytes": "container",
-    "gpusteward_container_memory_ceiling_bytes": "container",
-    "gpusteward_container_processes": "container",
-    "gpusteward_container_compute_limit_ratio": "container",
-    "gpusteward_container_allocated_replicas": "allocation",
-    "gpusteward_container_limit_info": "limit",
-    "gpusteward_container_state": "state",
-    "gpusteward_device_memory_used_bytes": "device",
-    "gpusteward_device_memory_declared_bytes": "device",
-    "gpusteward_device_memory_total_bytes": "device",
-    "gpusteward_device_memory_reserved_bytes": "device",
-    "gpusteward_device_memory_free_bytes": "device",
-    "gpusteward_device_memory_ghost_bytes": "device",
-    "gpusteward_device_memory_unattributed_bytes": "device",
-    "gpusteward_device_utilization_ratio": "device",
-    "gpusteward_gpu_memory_total_bytes": "gpu",
-    "gpusteward_gpu_up": "gpu",
-    "gpusteward_gpu_info": "model",
-    "gpusteward_pod_info": "pod",
-    "gpusteward_build_info": "node",
-    "gpusteward_snapshot_timestamp_seconds": "node",
-    "gpusteward_source_up": "node",
-    "gpusteward_breaker_open": "node",
-}
-COUNTERS = {
-    "gpusteward_container_allocated_seconds_total": "allocation",
-    "gpusteward_container_sm_seconds_total": "container",
-    "gpusteward_container_memory_byte_seconds_total": "container",
-    "gpusteward_container_over_limit_seconds_total": "container",
-    "gpusteward_device_memory_byte_seconds_total": "part",
-    "gpusteward_device_observed_seconds_total": "device",
-    "gpusteward_device_unknown_seconds_total": "device",
-}
-RECORDED = {
-    "container:gpusteward_gpu_allocated:rate5m": "share",
-    "container:gpusteward_gpu_used:rate5m": "share",
-    "container:gpusteward_gpu_idle:rate5m": "share",
-    "workload:gpusteward_gpu_allocated:rate5m": "workload",
-    "workload:gpusteward_gpu_used:rate5m": "workload",
-    "workload:gpusteward_gpu_idle:rate5m": "workload",
-    "workload:gpusteward_memory_declared:bytes": "workload",
-    "workload:gpusteward_memory_declared_used:bytes": "workload",
-    "node:gpusteward_device_utilization:ratio": "node",
-}
-"""What boards sum up or draw of what alerts/usage.yaml records; the rest of it is there for the last 20 minutes."""
-PARTS = ("containers", "free", "reserved", "ghost", "unattributed")
-VALUES = {"bytes": 40.0 * GIB, "ratio": 0.5, "seconds": 0.7, "replicas": 1.0}
-
-
-def labels(of: str, node: int, number: int) -> dict[str, str]:
-    """The labels of one series."""
-    name = f"gpu-node-{node:04d}"
-    if of == "node":
-        return {"node": name}
-    uuid = {"node": name, "uuid": f"GPU-{node:04d}-{number}"}
-    gpu = {**uuid, "gpu": str(number)}
-    if of in ("gpu", "device"):
-        return gpu
-    model = {"model": f"NVIDIA {'ABHL'[node % 4]}100"}
-    if of == "model":
-        return {**gpu, **model, "mig": "false", "vendor": "nvidia", "driver_version": "580.95.05", "pci_bus_id": "0"}
-    pod = {"namespace": f"team-{node % 50:02d}", "pod": f"train-{node:04d}-{number}"}
-    if of == "pod":
-        return {
-            "node": name,
-            **pod,
-            "workload_kind": "Job",
-            "workload": f"train-{node // 8}",
-            "pod_uid": f"{node}-{number}",
-        }
-    if of == "workload":
-        return {"namespace": pod["namespace"], "workload_kind": "Job", "workload": f"train-{node // 8}", **model}
-    container = {**pod, "container": "main"}
-    if of == "share":
-        return {**uuid, **container, **model}
-    more = {
-        "container": {},
-        "allocation": {"resource": "nvidia.com/gpu"},
-        "limit": {"system": "hami-nvidia", "source": "resource", "scope": "container", "enforced_by": "hook"},
-        "state": {"state": "ok"},
-    }
-    return {**gpu, **container, **more[of]}
-
-
-def seeds(nodes: int) -> Iterator[str]:
-    """One sample of each series, at the beginning."""
-    for name, of in {**OVER_TIME, **NOW, **COUNTERS, **RECORDED}.items():
-        unit = next((unit for unit in VALUES if unit in name), "")
-        for node in range(nodes):
-            for number in range(1 if of in ("node", "workload") else PER_NODE):
-                told = ",".join(f'{key}="{text}"' for key, text in labels(of, node, number).items())
-                share = 0.2 + (7 * node + number) % 8 / 10
-                yield f"seed:{name}{{{told}}} {VALUES.get(unit, 1.0) * (share if unit else 1):g} {END - WEEK}\n"
-    yield "# EOF\n"
-
-
-def rules(names: Mapping[str, str], folder: Path, interval: str) -> Path:
-    """Rules that make the series of their seeds."""
-    wave = "(1 + 0.1 * scalar(sin(vector(time() / 5000))))"
-    made = []
-    for name in names:
-        seed = f"last_over_time(seed:{name}[8d])"
-        grows = f"{seed} * (time() - {END - WEEK})"
-        moves = name.endswith(("_used_bytes", "_ratio", "ratio", "rate5m", "used:bytes"))
-        made.append({"record": name, "expr": grows if name in COUNTERS else f"{seed} * {wave}" if moves else seed})
-    path = folder / "made.yaml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "made", "interval": interval, "rules": made}]}))
-    return path
-
-
-def make(nodes: int, folder: Path) -> Path:
-    """Write the blocks of the fleet."""
-    source, data = folder / "seeds.om", folder / "data"
-    with source.open("w") as file:
-        file.writelines(seeds(nodes))
-    _promtool("openmetrics", str(source), str(data))
-    parts = (({**OVER_TIME}, DAY, "1m"), ({**NOW, **COUNTERS}, PRESENT, "1m"), (RECORDED, WEEK, "5m"))
-    with serving(data, folder, "--query.max-samples=200000000", "--query.timeout=10m") as running:
-        for number, (names, span, interval) in enumerate(parts):
-            path, made = rules(names, folder, interval), folder / f"made-{number}"
-            began = time.monotonic()
-            _promtool(
-                "rules",
-                f"--start={END - span}",
-                f"--end={END}",
-                f"--url={running.url}",
-                f"--output-dir={made}",
-                str(path),
-            )
-            print(f"{len(names)} families in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    for number in range(len(parts)):
-        for block in (folder / f"made-{number}").iterdir():
-            block.rename(data / block.name)
-    # What the rules of alerts/ record, now: their own expressions, of what they record from one another.
-    for number in range(3):
-        with serving(data, folder) as running:
-            made = folder / f"recorded-{number}"
-            present = (f"--start={END - 600}", f"--end={END}", "--eval-interval=60s")
-            _promtool("rules", *present, f"--url={running.url}", f"--output-dir={made}", *map(str, written.RULES))
-        for block in made.iterdir():
-            block.rename(data / block.name)
-    return data
-
-
-def _promtool(*words: str) -> None:
-    command = [program("promtool"), "tsdb", "create-blocks-from", "--max-block-duration=162h", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "level=error" not in done.stderr, (done.stdout + done.stderr)[-2000:]
-
-
-def cpu(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+from prometheus.scraping import Prometheus, serving
 
 
 def server(data: Path) -> int:
@@ -216,9 +48,9 @@ def cost(prometheus: Prometheus, pid: int, query: str, window: Window | None, st
         path, when = "query_range", {"start": str(window.start), "end": str(window.end), "step": str(step)}
     found = []
     for _ in range(3):
-        before = cpu(pid)
+        before = cpu_seconds(pid)
         prometheus.get(f"/api/v1/{path}", query=query, **when)
-        found.append(cpu(pid) - before)
+        found.append(cpu_seconds(pid) - before)
     return min(found)
 
 
@@ -240,6 +72,39 @@ def measured(prometheus: Prometheus, pid: int, span: int) -> Iterator[tuple[str,
                     panel["title"],
                     cost(prometheus, pid, query, None if target["instant"] else window, step),
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command cost: CPU seconds of Prometheus and of the command, their memory in MB of 2^20."""
+
+    prometheus: float
+    command: float
+    prometheus_peak: float
+    command_peak: float
+
+
+def asked(prometheus: Prometheus, pid: int, *words: str) -> Asked:
+    """Run `gpusteward report` or `advise` about the last 24 hours."""
+    before = cpu_seconds(pid)
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # VmHWM begins anew
+    until = datetime.fromtimestamp(END, UTC).isoformat()
+    program = Path(sys.executable).parent / "gpusteward"
+    command: list[str | Path] = [
+        program,
+        words[0],
+        "--prometheus",
+        prometheus.url,
+        "--since=24h",
+        f"--until={until}",
+        *words[1:],
+    ]
+    with tempfile.TemporaryFile() as out:
+        running = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(running.pid, 0)
+    assert status == 0, command
+    own = used.ru_utime + used.ru_stime
+    return Asked(cpu_seconds(pid) - before, own, memory(pid).peak, used.ru_maxrss / 1024)
 
 
 def main() -> None:
@@ -267,6 +132,14 @@ def main() -> None:
             for seconds, rule in sorted(found, reverse=True)[:8]:
                 print(f"| `{rule}` | {seconds:.2f} |")
             print(f"\nall {len(found)} rules and alerts: {sum(seconds for seconds, _ in found):.2f} CPU s")
+            print("\n| command, 24 hours | CPU s of Prometheus | of the command | MB of Prometheus | of the command |")
+            print("|---|---|---|---|---|")
+            for words in (("report",), ("report", "--by=workload", "--json"), ("advise", "--min-days=1")):
+                one = asked(running, pid, *words)
+                print(
+                    f"| `gpusteward {' '.join(words)}` | {one.prometheus:.1f} | {one.command:.1f} "
+                    f"| {one.prometheus_peak:.0f} | {one.command_peak:.0f} |"
+                )
 
 
 if __name__ == "__main__":
