@@ -3,11 +3,9 @@
 from grafana import expressions as e
 from grafana import shared
 from grafana.documents import Board
-from grafana.kinds import ALARM, CAPACITY, FULL, LIMIT, STEP, heat_map, lines, stat, table
+from grafana.kinds import ALARM, CAPACITY, FULL, LIMIT, POINTS, STEP, heat_map, lines, stat, table
 from grafana.panels import Row
 from grafana.places import CLUSTER, NAMESPACE, NODE
-
-POINTS = 300  # of 4,000 containers over 24 hours, so that a graph takes less than a second
 
 BOARD = Board(
     CLUSTER,

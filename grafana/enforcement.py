@@ -3,7 +3,7 @@
 from grafana import expressions as e
 from grafana import shared
 from grafana.documents import Board
-from grafana.kinds import ALARM, bars, lines, stat, table, timeline
+from grafana.kinds import ALARM, POINTS, bars, lines, stat, table, timeline
 from grafana.panels import Row
 from grafana.places import ENFORCEMENT, NAMESPACE
 
@@ -68,8 +68,9 @@ BOARD = Board(
         .about("Open breakers by node, over time.")
         .query("max by (node, breaker) (gpusteward_breaker_open) == 1", "{{node}} {{breaker}}"),
         lines("Budgets")
-        .about("Actions left for the node, and for the namespace with the fewest left.")
-        .query("min by (node, scope) (gpusteward_budget_remaining)", "{{node}} {{scope}}"),
+        .about("Actions left for the node with the fewest left, and for the namespace with the fewest left.")
+        .at_most(POINTS)
+        .query("min by (scope) (gpusteward_budget_remaining)", "{{scope}}"),
         table("Missing rights", "node, namespace", width=12)
         .about("Namespaces that consent to evictions, and in which gpusteward has no right to evict.")
         .column("Missing", "max by (node, namespace) (gpusteward_namespace_rights_missing)", "short"),

@@ -170,3 +170,4 @@ STATE = "max by (<container>) (holder:gpusteward_state:number)"
 # Both labels are empty while nothing prevents the action: then it follows with the next round.
 DUE = 'gpusteward_due_seconds_total{reason!=""}'
 AGE = "time() - gpusteward_snapshot_timestamp_seconds"
+SLOWEST = "topk(10, max by (node) (node:gpusteward_round_duration_seconds:p99))"

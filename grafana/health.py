@@ -2,10 +2,10 @@
 
 from grafana import expressions as e
 from grafana.documents import Board
-from grafana.kinds import ALARM, STALE, bars, lines, stat, timeline
+from grafana.kinds import ALARM, CAPACITY, POINTS, STALE, bars, lines, stat, table, timeline
 from grafana.places import HEALTH, NODE
 
-UP = {0: ("down", "red"), 1: ("up", "green")}
+DOWN = {0: ("down", "red")}
 
 BOARD = Board(
     HEALTH,
@@ -27,28 +27,40 @@ BOARD = Board(
         .about("Daemons by version.")
         .query("count by (version) (gpusteward_build_info)", "{{version}}"),
         lines("Age of the snapshot", "s")
-        .about("Time since the start of the latest complete round.")
-        .query(f"max by (node) ({e.AGE})", "{{node}}", to=NODE),
-        timeline("Sources", UP)
-        .about("1 where a source answered completely, else 0.")
-        .query("min by (node, source) (gpusteward_source_up)", "{{node}} {{source}}"),
+        .about("Time since the start of the latest complete round: the oldest of all nodes, and each node above 30 s.")
+        .at_most(POINTS)
+        .query(f"max({e.AGE})", "oldest", CAPACITY)
+        .query(f"max by (node) ({e.AGE} > 30)", "{{node}}", to=NODE),
+        timeline("Sources down", DOWN)
+        .about("Sources without a complete answer, by node. Empty while all sources of all nodes answer.")
+        .query("min by (node, source) (gpusteward_source_up == 0)", "{{node}} {{source}}"),
         bars("Incomplete rounds")
         .about("Rounds with an incomplete source, by reason.")
         .query(e.growth("reason", "gpusteward_rounds_incomplete_total"), "{{reason}}"),
         bars("Failed rounds")
-        .about("Rounds that ended in an unexpected error. Please report it as a bug.")
-        .query(e.growth("node", "gpusteward_round_failures_total"), "{{node}}"),
+        .about("Rounds that ended in an unexpected error, by node. Please report it as a bug.")
+        .query(f"{e.growth('node', 'gpusteward_round_failures_total')} > 0", "{{node}}"),
         lines("Age of the config", "s")
-        .about("Time since each daemon loaded its config.")
-        .query("time() - max by (node) (gpusteward_config_last_reload_success_timestamp_seconds)", "{{node}}"),
+        .about("Time since the daemons loaded their configs: the longest and the shortest of all nodes.")
+        .at_most(POINTS)
+        .query("time() - min(gpusteward_config_last_reload_success_timestamp_seconds)", "longest ago")
+        .query("time() - max(gpusteward_config_last_reload_success_timestamp_seconds)", "most recent"),
         lines("Rounds per second", "ops")
-        .about("0.2 at the default interval of 5 s.")
-        .query("sum by (node) (rate(gpusteward_rounds_total[$__rate_interval]))", "{{node}}"),
+        .about("0.2 at the default interval of 5 s. More while memory changes, fewer on an overloaded node.")
+        .at_most(POINTS)
+        .query("min(sum by (node) (rate(gpusteward_rounds_total[$__rate_interval])))", "slowest node")
+        .query("avg(sum by (node) (rate(gpusteward_rounds_total[$__rate_interval])))", "average"),
         lines("Duration of rounds", "s")
-        .about("99 % of the rounds took at most this long.")
-        .query(e.quantile(0.99, "node", "gpusteward_round_duration_seconds"), "{{node}}"),
+        .about("99 % of the rounds of five minutes took at most this long.")
+        .at_most(POINTS)
+        .query("max(node:gpusteward_round_duration_seconds:p99)", "slowest node")
+        .query("avg(node:gpusteward_round_duration_seconds:p99)", "average"),
+        table("Slowest nodes", "node", width=12)
+        .about("The 10 nodes whose rounds take longest now. Click one to open it.")
+        .column("99 % of the rounds took at most", e.SLOWEST, "s"),
         lines("Entries of the driver's process lists", stacked=True)
         .about("Number of entries by where they were counted, and why.")
+        .at_most(POINTS)
         .query("sum by (attribution) (gpusteward_gpu_processes)", "{{attribution}}"),
     ),
 )

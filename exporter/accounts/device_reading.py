@@ -16,23 +16,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from exporter.accounts.shares import Shares, handed_on, shares
 from exporter.model import (
     NANOSECONDS,
     Allocation,
-    Device,
     DeviceAccount,
     DeviceKey,
     Holder,
     Memory,
     MemoryPart,
-    Sharing,
     Snapshot,
     Usage,
 )
 
 Amounts = Mapping[Holder, int]
-Shares = Mapping[Holder, Mapping[str, float]]
-"""By container and resource: the share of the device that the container was handed, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ def readings(snapshot: Snapshot, interval: float) -> Iterator[tuple[DeviceKey, R
                 parts,
                 held,
                 sm,
-                shares(device, allocations[key]),
+                handed_on(snapshot, device, shares(device, allocations[key])),
             ),
         )
 
@@ -121,24 +118,6 @@ def divided(account: DeviceAccount, memory: Memory, held: Amounts) -> tuple[Mapp
         free, held = memory.total - reserved - unknown, {}
     parts = (containers, ghost, host, unattributed, reserved, free, unknown)
     return dict(zip(MemoryPart, parts, strict=True)), held
-
-
-def shares(device: Device, allocations: Iterable[Allocation]) -> Shares:
-    """
-    Say which share of the device each container was handed.
-
-    Of a device in replicas it is the share of the replicas. A claim (DRA) hands the whole device to all containers
-    that use it, so they share it evenly: the snapshot does not say how much of the device a claim consumes.
-    """
-    handed: dict[Holder, dict[str, float]] = defaultdict(dict)
-    for one in allocations:
-        mine = handed[one.namespace, one.pod, one.container]
-        mine[one.resource] = mine.get(one.resource, 0) + one.replicas
-    for mine in handed.values():
-        for resource, replicas in mine.items():
-            by_claim = device.sharing is Sharing.DRA
-            mine[resource] = 1 / len(handed) / len(mine) if by_claim else min(1.0, replicas / max(1, device.replicas))
-    return handed
 
 
 def _held(snapshot: Snapshot, usages: Iterable[Usage]) -> tuple[Amounts, Mapping[Holder, float]]:

@@ -29,7 +29,8 @@ ALLOCATED = counter(
     (*CONTAINER, "resource"),
     "Time for which the kubelet allocated the GPU or MIG instance to the container, used or not, in seconds of the "
     "whole device: an hour with one of four replicas counts 900 s. Containers that share a device by claims (DRA) "
-    "count equal parts of it.",
+    "count equal parts of it. Containers on a GPU that KAI or Run:ai reserves count what they declared of its memory; "
+    "the reservation pod counts the rest.",
 )
 PARTS = counter(
     "device_memory_byte_seconds_total",

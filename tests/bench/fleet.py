@@ -53,6 +53,19 @@ RAW = {
     "gpusteward_snapshot_timestamp_seconds": "node",
     "gpusteward_source_up": "node",
     "gpusteward_breaker_open": "node",
+    "gpusteward_configured_mode": "node",
+    "gpusteward_enforcement_mode": "node",
+    "gpusteward_config_last_reload_successful": "node",
+    "gpusteward_config_last_reload_success_timestamp_seconds": "node",
+    "gpusteward_pid_domain_proven": "node",
+    "gpusteward_budget_remaining": "scope",
+    "gpusteward_gpu_processes": "attribution",
+    "gpusteward_device_info": "device",
+    "gpusteward_device_containers": "device",
+    "gpusteward_device_pods": "device",
+    "gpusteward_gpu_power_watts": "gpu",
+    "gpusteward_gpu_temperature_celsius": "gpu",
+    "gpusteward_gpu_throttled": "throttle",
 }
 COUNTERS = {
     "gpusteward_container_allocated_seconds_total": "allocation",
@@ -62,6 +75,12 @@ COUNTERS = {
     "gpusteward_device_memory_byte_seconds_total": "part",
     "gpusteward_device_observed_seconds_total": "device",
     "gpusteward_device_unknown_seconds_total": "device",
+    "gpusteward_rounds_total": "node",
+    "gpusteward_round_failures_total": "node",
+    "gpusteward_round_duration_seconds_bucket": "duration",
+    "gpusteward_gpu_xid_errors_total": "gpu",
+    "gpusteward_gpu_pcie_replays_total": "gpu",
+    "gpusteward_gpu_energy_joules_total": "gpu",
 }
 RECORDED = {
     "container:gpusteward_gpu_allocated:rate5m": "share",
@@ -73,29 +92,46 @@ RECORDED = {
     "workload:gpusteward_memory_declared:bytes": "workload",
     "workload:gpusteward_memory_declared_used:bytes": "workload",
     "node:gpusteward_device_utilization:ratio": "node",
+    "node:gpusteward_round_duration_seconds:p99": "node",
 }
 """What boards sum up or draw of what alerts/usage.yaml records; the rest of it is there for the last 20 minutes."""
-PARTS = ("containers", "free", "reserved", "ghost", "unattributed")
+SEVERAL = {
+    "part": ("part", ("containers", "free", "reserved", "ghost", "unattributed")),
+    "scope": ("scope", ("node", "namespace")),
+    "attribution": ("attribution", ("container", "inherited", "host", "ghost", "unreadable", "ambiguous")),
+    "throttle": ("reason", ("sw_power_cap", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")),
+    "duration": ("le", ("0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "1.0", "5.0", "+Inf")),
+}
+"""Families with several series for each node or GPU, and the label that tells them apart."""
+OF_A_NODE = ("node", "workload", "scope", "attribution", "duration")
 VALUES = {
     "memory_byte_seconds": 40.0 * GIB,
     "observed_seconds": 1.0,
     "unknown_seconds": 0.0,
+    "breaker_open": 0.0,
+    "throttled": 0.0,
+    "failures": 0.0,
+    "xid_errors": 0.0,
+    "pcie_replays": 0.0,
+    "reload_success_timestamp": END - WEEK,
     "bytes": 40.0 * GIB,
     "ratio": 0.5,
     "seconds": 0.7,
 }
-ALIKE = ("gpusteward_gpu_memory_total_bytes", "gpusteward_device_memory_total_bytes", *COUNTERS)
+UP = "gpusteward_snapshot_timestamp_seconds"
+RELOADED = "gpusteward_config_last_reload_success_timestamp_seconds"
+ALIKE = ("gpusteward_gpu_memory_total_bytes", "gpusteward_device_memory_total_bytes", RELOADED, *COUNTERS)
 """The same for each device; the others differ from container to container."""
 
 
 def labels(of: str, node: int, number: int) -> dict[str, str]:
     """The labels of one series."""
     name = f"gpu-node-{node:04d}"
-    if of == "node":
+    if of in OF_A_NODE and of != "workload":
         return {"node": name}
     uuid = {"node": name, "uuid": f"GPU-{node:04d}-{number}"}
     gpu = {**uuid, "gpu": str(number)}
-    if of in ("gpu", "device", "part"):
+    if of in ("gpu", "device", "part", "throttle"):
         return gpu
     model = {"model": f"NVIDIA {'ABHL'[node % 4]}100"}
     if of == "model":
@@ -128,13 +164,14 @@ def seeds(nodes: int) -> Iterator[str]:
     for name, of in {**RAW, **COUNTERS, **RECORDED}.items():
         value = next((value for unit, value in VALUES.items() if unit in name), 1.0)
         for node in range(nodes):
-            for number in range(1 if of in ("node", "workload") else PER_NODE):
+            for number in range(1 if of in OF_A_NODE else PER_NODE):
                 share = 0.2 + (7 * node + number) % 8 / 10
                 size = value if value == 1.0 or name in ALIKE else value * share
-                for part in PARTS if of == "part" else ("",):
-                    named = {**labels(of, node, number), **({"part": part} if part else {})}
+                label, parts = SEVERAL.get(of, ("", ("",)))
+                for part in parts:
+                    named = {**labels(of, node, number), **({label: part} if label else {})}
                     told = ",".join(f'{key}="{text}"' for key, text in named.items())
-                    yield f"seed:{name}{{{told}}} {size / (len(PARTS) if part else 1):g} {END - WEEK}\n"
+                    yield f"seed:{name}{{{told}}} {size / (len(parts) if label == 'part' else 1):g} {END - WEEK}\n"
     yield "# EOF\n"
 
 
@@ -146,6 +183,8 @@ def rules(names: Mapping[str, str], folder: Path, interval: str) -> Path:
         seed = f"last_over_time(seed:{name}[8d])"
         grows = f"{seed} * (time() - {END - WEEK})"
         moves = name.endswith(("_used_bytes", "_ratio", "ratio", "rate5m", "used:bytes"))
+        if name == UP:
+            seed = f"{seed} * 0 + time()"
         made.append({"record": name, "expr": grows if name in COUNTERS else f"{seed} * {wave}" if moves else seed})
     path = folder / "made.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "made", "interval": interval, "rules": made}]}))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from enforcer.policy.vocabulary import Reason, State
+from exporter.accounts.device_reading import readings
 from exporter.model import DeviceKey, GpuUuid, Sharing
 from exporter.rounds.watched import crowded
 from systems.book import SceneRow, gpu_uuid, mig_uuid
@@ -187,6 +188,20 @@ def test_a_pod_of_the_group_counts_before_it_uses_anything() -> None:
     assert scene.devices[1, None].pods == 0
     assert {(name, gpu) for name, _, gpu, *_ in scene.limits} == {("greedy", 0), ("starting", 0)}
     assert acted(scene) == {"greedy"}
+
+
+def test_pods_on_a_reserved_gpu_are_allocated_their_fractions() -> None:
+    """Two pods of KAI have a fifth of the GPU each, and the reservation pod the rest: a report adds up to one GPU."""
+    scene = played(
+        pod("reserves", gpus=1, **KAI),
+        fraction("greedy", "team-a"),
+        fraction("starting", "team-b"),
+        holds={"greedy": "8Gi"},
+        held_by="reserves",
+    )
+    ((_, reading),) = readings(scene.snapshot, 5.0)
+    found = {holder[1]: share["nvidia.com/gpu"] for holder, share in reading.shares.items()}
+    assert found == pytest.approx({"greedy": 0.2, "starting": 0.2, "reserves": 0.6})
 
 
 def test_gpushare_beside_nvidias_plugin() -> None:
