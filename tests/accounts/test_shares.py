@@ -29,13 +29,13 @@ def of(found: Shares) -> dict[tuple[str, str, str], float]:
 
 
 def test_pods_on_a_reserved_gpu_have_their_fractions() -> None:
-    """KAI: a quarter and a half, by what the pods declared; the reservation pod keeps the quarter that nobody has."""
+    """KAI: a quarter and a half, by what the pods declared; the reservation pod keeps the quarter that is left."""
     found = handed(limit(A, leaf(), 20 * GIB, system="kai"), limit(B, leaf(), 40 * GIB, system="kai"))
     assert of(found) == {("team-a", "a", "main"): 0.25, ("team-b", "b", "main"): 0.5, RESERVED: 0.25}
 
 
 def test_a_reserved_gpu_without_pods_is_the_reservation_pods() -> None:
-    """Between two jobs nobody else has it, so the idle time stays visible."""
+    """Between two jobs the reservation pod has all of it, so the idle time stays visible."""
     assert of(handed()) == {RESERVED: 1.0}
 
 
@@ -61,7 +61,7 @@ def test_an_ended_pod_has_no_part() -> None:
 
 
 def test_a_pod_that_imitates_a_reservation_takes_nothing() -> None:
-    """Without the mark of a reservation pod, the kubelet's word holds: the pod has the whole GPU."""
+    """Without the mark of a reservation pod, the allocation counts: the pod has the whole GPU."""
     found = handed(limit(A, leaf(), 20 * GIB, system="kai"), pods=(replace(HOLD, reservation=""), A))
     assert of(found) == {RESERVED: 1.0}
 

@@ -866,6 +866,14 @@ def test_an_open_port_is_warned_of(tmp_path: Path) -> None:
     assert "NO NETWORK POLICY" not in chart.notes(tmp_path, named)
 
 
+def test_boards_without_the_rules_that_they_draw_are_warned_of(tmp_path: Path) -> None:
+    """Half of the panels would be empty, and nothing else would say why."""
+    boards = {"dashboards": {"enabled": True}}
+    assert "WITHOUT RECORDING RULES" in chart.notes(tmp_path, boards)
+    assert "WITHOUT RECORDING RULES" not in chart.notes(tmp_path, {**boards, "prometheusRule": {"enabled": True}})
+    assert "WITHOUT RECORDING RULES" not in chart.notes(tmp_path, {})
+
+
 def test_namespaces_without_a_right_to_act_there_are_noted(tmp_path: Path) -> None:
     """In mode observe no RoleBinding is made; with the right ahead of the mode it is."""
     named: dict[str, Any] = {"evict": {"namespaces": ["team-a"]}}
