@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import jsonschema
 import msgspec
 import pytest
 
 import plain_yaml
 from deploy.chart import CHART, PLATFORMS, VARIANTS, variant
+from deploy.schemas import validate
 from documented import over
 from exporter.config import Config
 from exporter.config.arguments import Arguments
@@ -86,4 +86,4 @@ def test_each_value_is_in_the_schema() -> None:
 @pytest.mark.parametrize("name", [*VARIANTS, *PLATFORMS])
 def test_a_variant_keeps_to_the_schema(name: str) -> None:
     """Laid over the defaults, as Helm does it."""
-    jsonschema.validate(over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)
+    validate(over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)

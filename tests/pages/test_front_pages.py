@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import plain_yaml
+from deploy.schemas import validate
 from documented import over, values_of
 from enforcer import cli
 
@@ -130,7 +130,7 @@ def test_each_file_of_values_is_one_of_the_chart(page: Path) -> None:
     found = [values for _, values in values_of(page)]
     assert found
     for values in found:
-        jsonschema.validate(over(plain_yaml.load(read(chart / "values.yaml")), values), schema)
+        validate(over(plain_yaml.load(read(chart / "values.yaml")), values), schema)
 
 
 def test_the_limit_of_the_first_hour_is_explained_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
