@@ -135,7 +135,7 @@ async def played(script: list[tuple[str, int, int]]) -> list[object]:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(script=changes())
 def test_an_attribution_that_is_kept_is_the_one_that_would_be_made(script: list[tuple[str, int, int]]) -> None:
     """Whatever dies, is hidden, gets another's number, moves, or is renamed between the rounds."""
