@@ -271,21 +271,8 @@ def _session(access: Access) -> aiohttp.ClientSession:
     """Open a pool of connections, by way of the proxy in the environment if there is one. Raises OSError."""
     # Without TLS there is nothing to trust: to read the system's authorities takes 30 ms of CPU.
     plain = access.server.lower().startswith("http:")
-    connector = aiohttp.TCPConnector(ssl=True if plain else _tls(access))
+    connector = aiohttp.TCPConnector(ssl=True if plain else access.tls())
     return aiohttp.ClientSession(connector=connector, trust_env=True, headers={"User-Agent": USER_AGENT})
-
-
-def _tls(access: Access) -> ssl.SSLContext:
-    """Say what to trust, and which certificate to show. Raises OSError."""
-    context = ssl.create_default_context(cafile=access.authority)
-    if access.certificate:
-        context.load_cert_chain(access.certificate, access.key)
-    if not access.verified:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    # From 3.13 on, Python refuses certificates without an Authority Key Identifier. Clusters that began before
-    # Kubernetes 1.17 have such ones, and Go accepts them: https://github.com/kubernetes-client/python/issues/2394
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

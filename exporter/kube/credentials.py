@@ -11,6 +11,7 @@ Source: `rest.InClusterConfig` of client-go.
 
 import logging
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,18 @@ class Access:
     verified: bool = True
     server_name: str | None = None
     proxy: str | None = None
+
+    def tls(self) -> ssl.SSLContext:
+        """Say whom to trust, and which certificate to show. Raises OSError."""
+        context = ssl.create_default_context(cafile=self.authority)
+        if self.certificate:
+            context.load_cert_chain(self.certificate, self.key)
+        if not self.verified:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        # From 3.13 on, Python refuses certificates without an Authority Key Identifier. Clusters that began before
+        # Kubernetes 1.17 have such ones, and Go accepts them: https://github.com/kubernetes-client/python/issues/2394
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
 
 
 Credentials = Callable[[], Awaitable[Access]]
