@@ -144,7 +144,7 @@ async def observe(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
-                tasks.create_task(_render(latest, exposition, answers), name="rendering")
+                tasks.create_task(render(latest, exposition, answers), name="rendering")
                 if config.limits.first_seen_file is not None:
                     tasks.create_task(_remember(latest, limiting, config.limits.first_seen_file), name="remembering")
                 tasks.create_task(server.watch(), name="web config")
@@ -167,11 +167,13 @@ async def observe(
         log.info("daemon.stopped")
 
 
-async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
-    """Render each round's page ahead of the scrapes."""
+async def render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
+    """Render each round's page ahead of the scrapes; forget what was made of the round before."""
     seen = 0
     while True:
-        seen = (await latest.newer_than(seen)).round
+        snapshot = await latest.newer_than(seen)
+        seen = snapshot.round
+        answers.documents.forget(snapshot)
         await exposition.prepare(now=answers.clock.monotonic(), interval=answers.interval())
 
 

@@ -55,7 +55,7 @@ class LivePods:
         if pod is None:
             return Live(None, (), "", described.metadata.labels or {})
         known = parse_pod(pod)
-        return Live(known.pod, known.containers, known.object.spec.node_name or "", described.metadata.labels or {})
+        return Live(known.pod, known.containers, known.node, described.metadata.labels or {})
 
     async def _listed(self, namespace: str, pod: str) -> bytes | None:
         pods: ObjectList = decoded(

@@ -108,7 +108,8 @@ def succeed(before: AllocationsView, fresh: AllocationsView, *, restarted: bool)
     """
     Complete a fresh list with the parts of the last view that are still true.
 
-    `restarted` says that the kubelet is, or may be, another process than the one that answered before.
+    `restarted` says that the kubelet is, or may be, another process than the one that answered before. What did not
+    change stays the same object: labels, limits and sums keep the texts that they first saw, 1 kB per pod and copy.
     """
     handed_out = {text for holding in fresh.holdings for text in holding.device_ids}
     offers, offered = fresh.allocatable or {}, {**before.offered_before, **(before.allocatable or {})}
@@ -116,12 +117,18 @@ def succeed(before: AllocationsView, fresh: AllocationsView, *, restarted: bool)
     def stays(entry: Holding | HeldClaim) -> bool:
         return (restarted or entry.remembered) and entry.pod_name not in fresh.pods
 
+    same = {held: held for held in before.holdings}
     holdings = (held for held in before.holdings if stays(held) and handed_out.isdisjoint(held.device_ids))
     claims = (claim for claim in before.claims if stays(claim))
     return replace(
         fresh,
+        pods=before.pods if before.pods == fresh.pods else fresh.pods,
+        allocatable=before.allocatable if before.allocatable == fresh.allocatable else fresh.allocatable,
         offered_before={resource: ids for resource, ids in offered.items() if resource not in offers},
-        holdings=(*fresh.holdings, *(replace(holding, remembered=True) for holding in holdings)),
+        holdings=(
+            *(same.get(holding, holding) for holding in fresh.holdings),
+            *(replace(holding, remembered=True) for holding in holdings),
+        ),
         claims=(*fresh.claims, *(replace(claim, remembered=True) for claim in claims)),
     )
 

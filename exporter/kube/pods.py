@@ -56,7 +56,7 @@ class KnownPod:
     A pod of the API.
 
     Attributes:
-        object: as decoded.
+        node: the node that it runs on; empty while it has none.
         pod: its names. The workload is missing there: it takes more requests.
         containers: of each container the earlier generations first and the present one last.
         controller: the owner that controls it, if any.
@@ -65,7 +65,7 @@ class KnownPod:
 
     """
 
-    object: PodObject
+    node: str
     pod: Pod
     containers: tuple[Container, ...]
     controller: OwnerReference | None = None
@@ -236,7 +236,7 @@ def know(pod: PodObject, before: KnownPod | None = None) -> KnownPod:
     finished = status.phase in ("Succeeded", "Failed")
     grace = pod.spec.termination_grace_period_seconds
     return KnownPod(
-        pod,
+        pod.spec.node_name or "",
         Pod(
             uid,
             metadata.namespace,

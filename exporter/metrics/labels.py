@@ -74,7 +74,7 @@ class NodeLabels:
 
     def of(self, **own: str) -> Labels:
         """Make labels without a GPU or device."""
-        return _made(self._node, tuple(own.items()))
+        return labelled(self._node, **own)
 
     def gpu(self, uuid: GpuUuid, **more: str) -> Labels:
         """Make the labels of a physical GPU."""
@@ -124,17 +124,24 @@ def together(parts: Iterable[float | None]) -> float | None:
 
 def labelled(node: str, **own: str) -> Labels:
     """Make the labels of a sample: `COMMON`, then its own."""
-    return _made(node, tuple(own.items()))
+    return _made(node, _shared(tuple(own)), tuple(own.values()))
 
 
 @lru_cache(maxsize=KEPT)
-def _made(node: str, own: tuple[tuple[str, str], ...]) -> Labels:
-    return Labels({"node": written(node), "namespace": "", "pod": "", "container": "", **_all_written(dict(own))})
+def _made(node: str, names: tuple[str, ...], values: tuple[str, ...]) -> Labels:
+    own = _all_written(dict(zip(names, values, strict=True)))
+    return Labels({"node": written(node), "namespace": "", "pod": "", "container": "", **own})
+
+
+@lru_cache(maxsize=1024)
+def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one object for equal names. Each kept series would have a copy, or a pair for each label: half a kB."""
+    return names
 
 
 @lru_cache(maxsize=KEPT)
 def _each(node: str, index: str, uuid: GpuUuid, label: str, values: tuple[str, ...]) -> tuple[Labels, ...]:
-    return tuple(_made(node, (("gpu", index), ("uuid", uuid), (label, value))) for value in values)
+    return tuple(labelled(node, gpu=index, uuid=uuid, **{label: value}) for value in values)
 
 
 def _all_written(labels: dict[str, str]) -> dict[str, str]:

@@ -22,6 +22,11 @@ class PerRound:
     _snapshot: Snapshot | None = None
     _made: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
+    def forget(self, latest: Snapshot) -> None:
+        """Let go of an earlier round than the latest. Its documents and its snapshot are megabytes on a large node."""
+        if latest is not self._snapshot:
+            self._snapshot, self._made = None, {}
+
     def get(self, snapshot: Snapshot, name: str, make: Callable[[], Made], basis: object = None) -> Made:
         """Return what `name` stands for in this round. It is made anew when `basis`, which it depends on, changes."""
         if snapshot is not self._snapshot:

@@ -153,6 +153,16 @@ def test_the_kubelets_word_of_a_pod_replaces_what_was_remembered() -> None:
     assert heard.claims == ()
 
 
+def test_what_the_kubelet_repeats_stays_the_same_object() -> None:
+    """Each answer has texts of its own. Labels and sums keep some of an earlier one: a further copy."""
+    before = view(holding("train", gpu_uuid(0)), holding("ends", gpu_uuid(1)))
+    heard = succeed(before, view(holding("new", gpu_uuid(1)), holding("train", gpu_uuid(0))), restarted=False)
+    assert [entry.pod for entry in heard.holdings] == ["new", "train"]
+    assert heard.holdings[1] is before.holdings[0]
+    again = succeed(heard, view(holding("new", gpu_uuid(1)), holding("train", gpu_uuid(0))), restarted=False)
+    assert again.pods is heard.pods and again.allocatable is heard.allocatable
+
+
 def test_a_device_handed_to_somebody_else_is_not_remembered() -> None:
     """Another pod with the same device id proves that the former holder has given it back."""
     away = succeed(view(holding("old", *replicas(0, 0)), holding("kept", *replicas(0, 1))), view(), restarted=True)

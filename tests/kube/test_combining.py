@@ -16,8 +16,6 @@ from exporter.model import (
     PodUid,
     Sharing,
 )
-from exporter.objects.metadata import Metadata
-from exporter.objects.pod import PodObject
 
 GPU = Gpu(GpuUuid("GPU-00000000-0000-4000-8000-000000000001"), 0, "H100")
 A, B, C, D = (ContainerId(letter * 64) for letter in "abcd")
@@ -26,7 +24,7 @@ POD = Pod(UID, "ns", "p")
 
 
 def known(uid: str, name: str = "p", *, finished: bool = False) -> KnownPod:
-    return KnownPod(PodObject(metadata=Metadata()), Pod(PodUid(uid), "ns", name), (), None, finished)
+    return KnownPod("", Pod(PodUid(uid), "ns", name), (), None, finished)
 
 
 def test_names_and_allocations_keep_their_own_faults() -> None:

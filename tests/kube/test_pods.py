@@ -47,7 +47,8 @@ def test_a_listed_pod_has_its_names() -> None:
     assert known.pod.created_at == 1793527200.0
     assert not known.pod.terminating
     assert known.containers == (Container(UID, "main", A),)
-    assert b"managedFields" not in msgspec.json.encode(known.object)
+    assert known.node == "n1"
+    assert b"managedFields" not in msgspec.json.encode(known)
 
 
 def test_init_and_ephemeral_containers_are_containers() -> None:
@@ -78,7 +79,8 @@ def test_a_pod_tells_what_a_policy_asks_for() -> None:
     assert (found.phase, found.priority, found.controller_kind) == ("Pending", -5, "DaemonSet")
     assert found.grace_seconds == 0.0, "none is not the default"
     assert (found.labels, found.annotations) == ({"a": "b"}, {"c": "d"})
-    assert found.labels is known.object.metadata.labels and found.annotations is known.object.metadata.annotations
+    assert known.declared is not None
+    assert found.labels is known.declared.labels and found.annotations is known.declared.annotations
     bare = after(listing(pod(metadata={"ownerReferences": owners[:1]}))).known[UID].pod
     assert (bare.priority, bare.controller_kind, bare.grace_seconds) == (None, "", 30.0)
     assert (bare.labels, bare.annotations, bare.config_hash) == ({}, {}, None)
@@ -307,14 +309,13 @@ def test_what_limits_are_read_from_is_kept_and_secrets_are_not() -> None:
     container = {"name": "main", "env": env, "resources": {"limits": {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": 3}}}
     marks = {"a": "1", "kubectl.kubernetes.io/last-applied-configuration": '{"env":"hush"}'}
     known = after(listing(pod(metadata={"annotations": marks, "labels": {"b": "2"}}, spec={"containers": [container]})))
-    thing = known.known[UID].object
-    assert (thing.metadata.annotations, thing.metadata.labels) == ({"a": "1"}, {"b": "2"})
-    assert thing.spec.containers is not None
-    main = thing.spec.containers[0]
-    assert main.resources is not None
-    assert main.resources.limits == {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": 3}
-    assert [(var.name, var.value) for var in main.env or ()] == [("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G")]
-    assert b"hush" not in msgspec.json.encode(thing)
+    thing = known.known[UID].declared
+    assert thing is not None
+    assert (thing.annotations, thing.labels) == ({"a": "1"}, {"b": "2"})
+    (main,) = thing.containers
+    assert main.limits == {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "3"}
+    assert main.env == {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2G"}
+    assert b"hush" not in msgspec.json.encode(known.known[UID])
 
 
 def test_null_is_like_absent() -> None:

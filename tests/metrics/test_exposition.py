@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pkgutil import resolve_name
@@ -174,25 +173,36 @@ async def test_between_two_turns_of_the_loop_some_containers_and_pods_are_descri
         assert max(work[name] for work in turns) == 7
 
 
-async def test_a_large_page_is_compressed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a thread it takes no time of the loop, as zlib lets go of the interpreter's lock; a scrape finds that page."""
-    monkeypatch.setattr("exporter.metrics.exposition.LARGE", 0)
+async def test_a_page_is_compressed_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole text is never in memory at once, and between two turns of the event loop one slice is compressed."""
+    packed: list[int] = []
+
+    class Packing:
+        def compress(self, part: bytes) -> bytes:
+            packed.append(part.count(b"\n"))
+            return b"part "
+
+        def flush(self) -> bytes:
+            return b"end"
+
+    monkeypatch.setattr("exporter.metrics.exposition.zlib.compressobj", lambda *_, **__: Packing())
+    monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
+    turns: list[int] = []
+
+    async def turn(_seconds: float) -> None:
+        turns.append(len(packed))
+
+    monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)
     for scrape in (4990, 5000):
         exposing.page(now=scrape, interval=5, accept_encoding="gzip")
-    threads = []
-
-    def compress(*arguments: Any, **more: Any) -> bytes:
-        threads.append(threading.current_thread())
-        return packed(*arguments, **more)
-
-    packed = gzip.compress
-    monkeypatch.setattr(gzip, "compress", compress)
+    packed.clear()
     await exposing.prepare(now=5005, interval=5)
-    exposing.page(now=5005, interval=5, accept_encoding="gzip")
-    assert len(threads) == 1 and threads[0] is not threading.main_thread()
+    assert turns == list(range(1, len(packed) + 1)) and len(packed) > 4
+    page = exposing.page(now=5005, interval=5, accept_encoding="gzip")
+    assert page.body == b"part " * len(packed) + b"end", "the scrape finds the page that was made ahead"
 
 
 async def test_an_old_snapshot_is_withdrawn() -> None:

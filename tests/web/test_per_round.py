@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import aiohttp
 import pytest
@@ -10,8 +12,12 @@ from prometheus_client.core import Metric
 
 from exporter.api import explanation
 from exporter.api.near import LONGEST, NEAR, Names
+from exporter.base.clock import SystemClock
+from exporter.daemon import render
+from exporter.metrics.exposition import Exposition
 from exporter.model import PodUid, Snapshot
-from exporter.rounds.latest import Tally
+from exporter.rounds.latest import Latest, Tally
+from exporter.web.app import Answers
 from serving.node import busy, serving
 
 FLOOD = 200
@@ -74,6 +80,28 @@ async def test_documents_are_made_once_a_round() -> None:
         await latest.publish(busy(), Tally())
         await flood(server.url, *paths)
         assert judge.asked.count("preview") == 2
+
+
+async def test_an_earlier_round_is_forgotten() -> None:
+    """A request once a day must not keep a snapshot and its documents until the next; those of a round stay in it."""
+
+    class Document:
+        pass
+
+    latest, clock = Latest(), SystemClock()
+    exposition = Exposition(latest, node="gpu-node-1", version="1.2.3")
+    answers = Answers(latest, exposition, interval=lambda: 5.0, clock=clock, program="x", started=0.0)
+    await latest.publish(replace(busy(), round=1), Tally())
+    rendering = asyncio.create_task(render(latest, exposition, answers))
+    assert latest.snapshot is not None
+    kept = ref(answers.documents.get(latest.snapshot, "snapshot", Document))
+    await asyncio.sleep(0)
+    assert kept() is not None
+    await latest.publish(replace(busy(), round=2), Tally())
+    while kept() is not None:
+        await asyncio.wait({rendering}, timeout=0.001)
+        assert not rendering.done()
+    rendering.cancel()
 
 
 async def test_names_are_taken_apart_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
