@@ -82,9 +82,9 @@ def _scope(text: str | None) -> tuple[str | None, ...] | None:
 
 
 def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str:
-    from exporter.advise.advice import advise  # noqa: PLC0415  (with the catalogue)
+    from exporter.advise.advice import Kind, advise  # noqa: PLC0415  (with the catalogue)
+    from exporter.advise.declaring import declared  # noqa: PLC0415
     from exporter.advise.grouping import Wanted  # noqa: PLC0415
-    from exporter.advise.patches import declared  # noqa: PLC0415
     from exporter.advise.reading import read  # noqa: PLC0415
     from exporter.advise.rendering import Line, as_json, as_text  # noqa: PLC0415
     from exporter.history.windows import window_of  # noqa: PLC0415
@@ -102,7 +102,7 @@ def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str
         if advice.limit is not None:
             text = declared(
                 builtin(), use.system, use.source, seen.container, advice.limit, device=use.device_bytes,
-                devices=seen.devices, scope=use.scope, present=use.limit,
+                devices=seen.devices, scope=use.scope, present=use.limit, in_advance=advice.kind is Kind.FRACTION,
             )  # fmt: skip
         lines.append(Line(seen, advice, text))
     return as_json(lines) if namespace.json else as_text(lines)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from enforcer.policy.vocabulary import State, Trigger
 from exporter.advise.advice import STEP, Kind, advise
+from exporter.advise.declaring import OWN, Declared, declared
 from exporter.advise.observed import Day, Observed, Series, observed
-from exporter.advise.patches import OWN, Declared, declared, patch, place
+from exporter.advise.patches import patch, place
 from exporter.limits.loading import builtin
 from exporter.limits.offline import explain
 from exporter.limits.rows import System, What
@@ -253,7 +254,7 @@ def test_most_systems_can_be_written() -> None:
         ("amd", "instance", None, "choose the smallest memory partition with at least 1Gi"),
         ("ascend-mindcluster", "instance", None, "choose the smallest vNPU template with at least 1Gi"),
         ("nvidia-dra", "", None, "in the capacity of the ResourceClaim"),
-        ("nvidia-mps", "process", None, "MPS limits each process"),
+        ("nvidia-mps", "process", None, "MPS limits each process: divide 1Gi by the number of its"),
         ("ascend-hami", "container", 8 * GIB, "set huawei.com/Ascend*-memory to 1024; the name of the model"),
         ("cambricon", "container", 80 * GIB, "it has a whole device, and needs 1Gi"),
         ("amd", "container", 80 * GIB, "it has a whole device, and needs 1Gi"),
@@ -278,6 +279,7 @@ def test_a_share_of_a_device_is_written_where_its_system_has_amounts() -> None:
         builtin(), "cambricon", "resource", "main", GIB, device=80 * GIB, devices=1, scope="container", present=4 * GIB
     )
     assert isinstance(said, Declared) and (said.key, said.text) == ("cambricon.com/mlu.smlu.vmemory", "4")
+    assert "--min-dsmlu-unit in the vendor's plugin" in said.note
 
 
 OF_PODS = [
@@ -331,7 +333,8 @@ def test_a_patch_is_for_the_pod_template_of_its_workload(kind: str, path: tuple[
     found: Any = made
     for key in path:
         found = found[key]
-    assert found == [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "12288"}}}]
+    both = {"nvidia.com/gpumem": "12288"}  # the API server refuses a request that differs from the limit
+    assert found == [{"name": "main", "resources": {"limits": both, "requests": both}}]
     whole = kind in ("Deployment", "CronJob")
     assert made.get("metadata") == ({"namespace": "team-a", "name": "llm"} if whole else None)
     assert (place(kind, "llm") == "") == (kind == "Deployment")
@@ -346,7 +349,8 @@ def test_two_containers_are_one_patch() -> None:
     made = patch(zip(written, ("a", "b", "a", "b"), strict=True), "Deployment", "team-a", "llm")
     template = made["spec"]["template"]
     assert template["spec"]["containers"] == [
-        {"name": name, "resources": {"limits": {"nvidia.com/gpumem": "1024"}}} for name in ("a", "b")
+        {"name": name, "resources": {part: {"nvidia.com/gpumem": "1024"} for part in ("limits", "requests")}}
+        for name in ("a", "b")
     ]
     assert template["metadata"]["annotations"] == {
         f"nvidia.com/container.{name}.gpu-memory.limit": "1024Mi" for name in ("a", "b")

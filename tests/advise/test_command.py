@@ -91,13 +91,14 @@ def test_the_patch_has_the_form_of_the_sharing_system(advise: Ask) -> None:
     done = advise("team-a/train", "--headroom", "50%")
     assert done.returncode == 0, done.stderr
     (patch,) = [one for one in yaml.safe_load_all(done.stdout.partition("---")[2]) if one]
+    amount = {"nvidia.com/gpumem": "46080"}
     assert patch == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"namespace": "team-a", "name": "train"},
         "spec": {
             "template": {
-                "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "46080"}}}]}
+                "spec": {"containers": [{"name": "main", "resources": {"limits": amount, "requests": amount}}]}
             }
         },
     }

@@ -102,7 +102,8 @@ def test_a_limit_of_the_pod_is_advised_for_its_containers_together(advise: Ask) 
     done = advise("team-a/shared")
     (patch,) = patches(done)
     containers = patch["spec"]["template"]["spec"]["containers"]
-    assert containers == [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "19"}}}]
+    amount = {"aliyun.com/gpu-mem": "19"}
+    assert containers == [{"name": "main", "resources": {"limits": amount, "requests": amount}}]
     unit = "# one is 1Gi here, and another installation may count in another unit"
     assert f"{unit}\n# it is for all containers" in done.stdout
 
