@@ -12,6 +12,7 @@ from enum import StrEnum
 from math import ceil
 
 from exporter.advise.observed import Filled, Observed
+from exporter.model import Scope
 
 STEP = 256 * 2**20
 """Bytes to which a limit is rounded up: a quarter of a GiB."""
@@ -62,7 +63,7 @@ def advise(seen: Observed, headroom: float, least_days: int, asked_days: int | N
         return Advice(Kind.UNKNOWN, None, why, tuple(_remarks(seen)))
     if seen.peak <= 0:
         return Advice(Kind.UNKNOWN, None, "it held no GPU memory", tuple(_remarks(seen)))
-    needed = round(seen.peak * (1 + headroom), 3)  # 50 GiB * 1.1 is more than 55 GiB in floats
+    needed = round(_together(seen) * (1 + headroom), 3)  # 50 GiB * 1.1 is more than 55 GiB in floats
     limit: int | None = ceil(needed / STEP) * STEP
     if seen.device_bytes is not None and limit is not None and limit >= seen.device_bytes:
         limit = None
@@ -74,7 +75,15 @@ def advise(seen: Observed, headroom: float, least_days: int, asked_days: int | N
     if limit is None:
         whole = "all of the instance: a larger profile may be needed" if seen.instance else "a whole device"
         return Advice(Kind.WHOLE, None, f"with the headroom it needs {whole}", tuple(remarks))
-    return Advice(Kind.LIMIT, limit, f"its peak in {_days(seen.days)}, and {headroom:.0%} more", tuple(remarks))
+    whose = "its peak"
+    if (together := _together(seen)) > seen.peak:
+        whose = f"the peak of all containers of its ResourceClaim together ({gib(together)})"
+    return Advice(Kind.LIMIT, limit, f"{whose} in {_days(seen.days)}, and {headroom:.0%} more", tuple(remarks))
+
+
+def _together(seen: Observed) -> float:
+    """Return its peak, or that of the claim that it shares."""
+    return max(seen.peak, seen.claim_peak or 0.0)
 
 
 def _filled(seen: Observed, limit: int | None, headroom: float) -> Advice:
@@ -104,6 +113,8 @@ def _remarks(seen: Observed) -> list[str]:
     elif seen.over_seconds:
         many = f", added up over {seen.series} containers and devices" if seen.series > 1 else ""
         found.append(f"it was over its limit for {seen.over_seconds / 60:.0f} min{many}")
+    if seen.scope == Scope.CLAIM and seen.claim_peak is None:
+        found.append("this is the peak of one pod: pods that share its ResourceClaim add up")
     return found
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import ceil
 
 from exporter.advise.rivals import beside, request_of
-from exporter.advise.words import WHOLE, claimed, fixed, lowers_only, of_claim, quantity
+from exporter.advise.words import WHOLE, WHOLE_CLAIM, claimed, fixed, lowers_only, of_claim, quantity
 from exporter.advise.writable import stays, writable
 from exporter.limits.rows import Catalogue, Per, Row, What
 from exporter.model import Mechanism, Scope
@@ -77,10 +77,10 @@ def declared(
     row = None if chosen is None else writable(chosen, source, scope)
     whole = None if present is None or device is None else present >= device
     if of_claim(chosen, scope):
-        words = WHOLE if whole else claimed(limit)
+        words = WHOLE_CLAIM if whole else claimed(limit)
     else:
         words = "" if chosen is None else fixed(chosen, row, scope, limit, whole=whole)
-    if words == WHOLE:
+    if words in (WHOLE, WHOLE_CLAIM):
         small = not in_advance and device is not None and limit * 2 <= device
         return words.format(quantity(limit)) if small else None
     if words:

@@ -43,6 +43,14 @@ class Box(NamedTuple):
     device: Device
 
 
+@dataclass(slots=True)
+class Claim:
+    """A ResourceClaim on a device: the most that its containers held together, and its last limit; None if unknown."""
+
+    peak: float | None = None
+    limit: float | None = None
+
+
 @dataclass
 class Notes:
     """
@@ -52,12 +60,14 @@ class Notes:
         series: of each container on each device.
         workloads: kind and name by pod; empty without a controller.
         sizes: memory of devices in bytes.
+        claims: by cluster, namespace and device, then by name.
         actions: pod and container of each action that ended one; the container is empty for a whole pod.
     """
 
     series: dict[Box, Series] = field(default_factory=lambda: defaultdict(Series))
     workloads: dict[Pod, tuple[str, str]] = field(default_factory=dict)
     sizes: dict[Device, float] = field(default_factory=dict)
+    claims: dict[tuple[str, Device], dict[str, Claim]] = field(default_factory=lambda: defaultdict(dict))
     actions: set[tuple[Pod, str]] = field(default_factory=set)
 
 
@@ -121,6 +131,22 @@ def declaration(notes: Notes, labels: Labels, _: float, __: int) -> None:
     series = _series(notes, labels)
     series.system, series.source = labels.get("system", ""), labels.get("source", "")
     series.scope, series.enforced_by = labels.get("scope", ""), labels.get("enforced_by", "")
+
+
+def _claim(notes: Notes, labels: Labels) -> Claim:
+    claims = notes.claims[labels.get("namespace", ""), _device(labels)]
+    return claims.setdefault(labels.get("claim", ""), Claim())
+
+
+def claim_peak(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note the most that the containers of a claim held together."""
+    claim = _claim(notes, labels)
+    claim.peak = max(claim.peak or 0.0, value)
+
+
+def claim_limit(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note the limit of a claim."""
+    _claim(notes, labels).limit = value
 
 
 def over(notes: Notes, labels: Labels, value: float, _: int) -> None:

@@ -73,6 +73,7 @@ class Series:
         limit: the last declared limit in bytes; None without one.
         system, source, scope: the declaration that won, as in `gpusteward_container_limit_info`; empty without one.
         enforced_by: what else enforces it.
+        claim_peak: the most that all containers of its ResourceClaim held together; None without one, or if unknown.
         over_seconds: time over the limit.
         acted: an action of gpusteward ended a pod of it.
     """
@@ -85,6 +86,7 @@ class Series:
     source: str = ""
     scope: str = ""
     enforced_by: str = ""
+    claim_peak: float | None = None
     over_seconds: float = 0.0
     acted: bool = False
 
@@ -120,6 +122,7 @@ class Observed:
         filled: what it fills on most devices and on that of the peak, if its use is flat.
         limit: the smallest limit in bytes that is declared; None without one.
         at_limit: the peak is so close to the limit that the need may be larger.
+        claim_peak: the most that the containers of a ResourceClaim of it held together; None if one of them is unknown.
         over_seconds: time over the limit, of all series together.
     """
 
@@ -133,6 +136,7 @@ class Observed:
     filled: Filled
     limit: float | None
     at_limit: bool
+    claim_peak: float | None
     over_seconds: float
     acted: bool
     system: str
@@ -148,6 +152,7 @@ def observed(series: Iterable[Series]) -> Observed:
     largest = max(found, key=lambda one: one.peak)
     sizes = [one.device_bytes for one in found if one.device_bytes is not None]
     limits = [one.limit for one in found if one.limit is not None]
+    claims = [one.claim_peak for one in found if one.claim_peak is not None]
     limit = min(limits, default=None)
     filling = sum(one.filled is not Filled.NOTHING for one in found)
     last = max(found, key=lambda one: (max(one.days, default=-1), one.system != ""))
@@ -162,6 +167,7 @@ def observed(series: Iterable[Series]) -> Observed:
         filled=largest.filled if filling * 2 > len(found) else Filled.NOTHING,
         limit=limit,
         at_limit=limit is not None and largest.peak >= AT_LIMIT * limit,
+        claim_peak=None if len(claims) < len(found) else max(claims),
         over_seconds=sum(one.over_seconds for one in found),
         acted=any(one.acted for one in found),
         system=last.system,

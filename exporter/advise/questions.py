@@ -50,6 +50,8 @@ def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str,
     pod = f"cluster, node, {named['namespace']}, {named['pod']}"
     box = f"{pod}, {named['container']}, uuid, gpu_instance"
 
+    claim = f"cluster, node, {named['namespace']}, claim, uuid, gpu_instance"
+
     def each(function: str, name: str, labels: str = box) -> str:
         return f"max by ({labels}) ({function}gpusteward_{name}{where}[RANGE]))"
 
@@ -66,6 +68,8 @@ def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str,
             each("last_over_time(", "container_limit_info", f"{box}, system, source, scope, enforced_by"),
             notes.declaration,
         ),
+        (each("max_over_time(", "claim_memory_used_bytes", claim), notes.claim_peak),
+        (each("last_over_time(", "claim_memory_limit_bytes", claim), notes.claim_limit),
         (each("increase(", "container_over_limit_seconds_total"), notes.over),
         (
             each("last_over_time(", "last_action_timestamp_seconds", f"{pod}, {named['container']}, action"),

@@ -17,6 +17,7 @@ from exporter.model import EnforcedBy, Mechanism, Scope
 PARTITIONS = {"nvidia": "MIG profile", "amd": "memory partition", "huawei": "vNPU template"}
 """A hardware partition in the vendor's words."""
 WHOLE = "it has a whole device, and needs {}: a share of one would do"
+WHOLE_CLAIM = "its ResourceClaim has a whole device or partition, and needs {}: a smaller one would do"
 IN_CLAIMS = {Mechanism.CLAIM, Mechanism.CLAIM_CONFIG}
 
 
