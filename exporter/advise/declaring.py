@@ -93,7 +93,7 @@ def declared(
         chosen, row = systems[OWN], writable(systems[OWN], "annotation", "")
     assert row is not None  # noqa: S101  (the catalogue's own system has it; a test says so)
     if row.what is What.MEMORY_RATIO and (device is None or limit > device):
-        return "the share of a device of unknown size cannot be computed"
+        return "its share of a device cannot be computed: the size is unknown, or devices differ"
     text, each = _text(row, limit, device or 0.0, devices)
     notes = "; ".join([*_notes(row, devices), *beside(chosen, row, source)])
     key, request = (name.replace("*", container) for name in (row.key, request_of(chosen, row)))

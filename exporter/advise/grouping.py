@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.advise.notes import Box, Claim, Notes, Pod
-from exporter.advise.observed import Observed, Series, observed
+from exporter.advise.observed import Observed, observed
+from exporter.advise.series import Series
 from exporter.model import Scope
 
 STATIC = "Node"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.advise.observed import Day, Series
+from exporter.advise.series import Day, Series
 
 Labels = Mapping[str, str]
 
@@ -100,7 +100,8 @@ def peak(notes: Notes, labels: Labels, value: float, number: int) -> None:
 def kernel_peak(notes: Notes, labels: Labels, value: float, number: int) -> None:
     """Note a peak that rounds did not see. It is remembered since the container's start, so it counts for its days."""
     if number in _series(notes, labels).days:
-        peak(notes, labels, value, number)
+        day = _day(notes, labels, number)
+        day.kernel = max(day.kernel, value)
 
 
 def p99(notes: Notes, labels: Labels, value: float, number: int) -> None:

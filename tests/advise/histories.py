@@ -33,8 +33,18 @@ class Box:
     """The ResourceClaim that it shares with all boxes of the same one; its limit is 30 GiB."""
     device: float = 80 * GIB
     """Bytes of the GPU."""
+    kernel: float | None = None
+    """The peak that the kernel remembers."""
     over: float = 0.0
     """Seconds over the limit in each hour."""
+
+    place: str = ""
+    """The GPU, if it is not one for the workload alone."""
+
+    @property
+    def on(self) -> str:
+        """The GPU of its cluster."""
+        return f"{self.claim or self.place or self.workload}/{self.cluster}"
 
     @property
     def of_pod(self) -> Labels:
@@ -47,12 +57,12 @@ def samples(
 ) -> Iterator[tuple[str, Labels, int, float]]:
     """Yield four days of them; `renamed` does to labels of workloads what a scrape does that overrides them."""
     found = list(boxes)
-    places = {(box.claim or box.workload) + box.cluster: f"GPU-{number}" for number, box in enumerate(found)}
+    places = {box.on: f"GPU-{number}" for number, box in enumerate(found)}
     claims = sorted({box.claim for box in found if box.claim})
     for at in range(START, START + DAYS * DAY + 1, STEP):
         for box in found:
             node = (("cluster", box.cluster), ("node", "n"))
-            device = (*node, ("uuid", places[(box.claim or box.workload) + box.cluster]))
+            device = (*node, ("uuid", places[box.on]))
             yield "gpusteward_device_memory_total_bytes", device, at, box.device
             own = (*device, *renamed((*box.of_pod, ("container", box.container))))
             of_pod = (*device, *renamed(box.of_pod))
@@ -60,6 +70,8 @@ def samples(
             yield "gpusteward_container_memory_used_bytes", own, at, box.held(at)
             workload = (("workload_kind", box.kind), ("workload", box.workload))
             yield "gpusteward_pod_info", (*node, *renamed(box.of_pod), *workload), at, 1
+            if box.kernel is not None:
+                yield "gpusteward_container_memory_peak_bytes", own, at, box.kernel
             if box.limit is not None:
                 yield "gpusteward_container_memory_limit_bytes", own, at, box.limit
             if box.pod_limit is not None:
@@ -71,7 +83,7 @@ def samples(
         for claim in claims:
             sharers = [box for box in found if box.claim == claim]
             of_claim = renamed((("namespace", "team-a"), ("claim", claim)))
-            device = (("cluster", ""), ("node", "n"), ("uuid", places[claim]))
+            device = (("cluster", ""), ("node", "n"), ("uuid", places[f"{claim}/"]))
             together = sum(box.held(at) for box in sharers)
             yield "gpusteward_claim_memory_used_bytes", (*device, *of_claim), at, together
             yield "gpusteward_claim_memory_limit_bytes", (*device, *of_claim), at, 30 * GIB

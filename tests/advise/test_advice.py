@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from enforcer.policy.vocabulary import State, Trigger
 from exporter.advise.advice import STEP, Kind, advise
 from exporter.advise.declaring import OWN, Declared, declared
-from exporter.advise.observed import Day, Observed, Series, observed
+from exporter.advise.observed import Observed, observed
 from exporter.advise.patches import patch, place
+from exporter.advise.series import Day, Series
 from exporter.limits.loading import builtin
 from exporter.limits.offline import explain
 from exporter.limits.rows import System, What
@@ -185,6 +186,7 @@ def test_a_need_that_a_device_cannot_hold_with_headroom_is_a_whole_device() -> N
     [
         ({"limit": 8 * GIB, "enforced_by": "hook"}, "its peak is its limit, which hook enforces"),
         ({"limit": 8 * GIB, "enforced_by": "none"}, None),
+        ({"limit": 4 * GIB, "enforced_by": "hook"}, None),
         ({"limit": 4 * GIB, "over_seconds": 600.0}, "it was over its limit for 10 min"),
         ({"acted": True, "over_seconds": 600.0}, "an action ended a pod of it"),
     ],
@@ -194,6 +196,65 @@ def test_a_peak_that_was_cut_off_is_said(facts: dict[str, Any], remark: str | No
     one = [GIB, 8 * GIB]
     (*said,) = advise(use(one, one, one, **facts), 0.1, 3).remarks
     assert said == [] if remark is None else said[0].startswith(remark)
+
+
+def test_a_limit_that_was_lowered_did_not_cut_off_the_peak() -> None:
+    """Nor is it said of a new pod's limit what the old pod's did."""
+    old, new = ({number: day([GIB, held * GIB]) for number in range(3)} for held in (20, 5))
+    pods = [
+        Series(old, 80 * GIB, limit=20 * GIB, enforced_by="hook"),
+        Series(new, 80 * GIB, limit=10 * GIB, enforced_by="hook"),
+    ]
+    (said,) = advise(observed(pods), 0.1, 3).remarks
+    assert said == "its peak is the limit of its pod (20.00Gi), which hook enforces: its need may be larger"
+
+
+def test_a_peak_that_the_kernel_remembers_may_be_from_before() -> None:
+    """It counts, and the sentence says what the readings of the time show."""
+    days = {number: replace(day([GIB, 5 * GIB]), kernel=30 * GIB) for number in range(3)}
+    advice = advise(observed([Series(days, 80 * GIB)]), 0.1, 3)
+    assert (advice.limit, advice.remarks) == (33 * GIB, ())
+    assert advice.why == (
+        "its peak since its start, perhaps before these 3 days (readings: 5.00Gi at most), and 10% more"
+    )
+    days[0] = day([GIB, 5 * GIB])
+    assert advise(observed([Series(days, 80 * GIB)]), 0.1, 3).why == "its peak in 3 days, and 10% more"
+
+
+def on(size: float, days: Sequence[int], *held: int) -> Series:
+    """A container on a GPU of so many GiB."""
+    return Series({number: day([one * GIB for one in held]) for number in days}, size * GIB)
+
+
+def test_devices_of_several_sizes_are_judged_each() -> None:
+    """A limit that the larger device can hold is no whole device; the smaller one is named."""
+    advice = advise(observed([on(24, range(4), 1, 20), on(80, range(4), 1, 30)]), 0.1, 3)
+    assert (advice.kind, advice.limit) == (Kind.LIMIT, 33 * GIB)
+    assert advice.remarks[:2] == (
+        "devices differ: its peak is 20.00Gi on devices of 24.00Gi and 30.00Gi on devices of 80.00Gi",
+        "33.00Gi does not fit on devices of 24.00Gi",
+    )
+    whole = advise(observed([on(24, range(4), 1, 20), on(80, range(4), 1, 78)]), 0.1, 3)
+    assert whole.kind is Kind.WHOLE
+    alike = advise(observed([on(79.6, range(4), 1, 20), on(80, range(4), 1, 30)]), 0.1, 3)
+    assert not any("devices differ" in one for one in alike.remarks)
+
+
+def test_use_is_a_fraction_where_it_is_one_on_devices_of_each_size() -> None:
+    """A steady job that fills a small device, and half of a large one, takes no fraction."""
+    steady = advise(observed([on(24, range(4), *[20] * 9), on(80, range(4), *[20] * 9)]), 0.1, 3)
+    assert (steady.kind, steady.limit) == (Kind.LIMIT, 22 * GIB)
+    jax = advise(observed([on(24, range(14), *[18] * 9), on(80, range(4), *[60] * 9)]), 0.1, 3)
+    assert jax.kind is Kind.FRACTION
+    assert jax.why.startswith(
+        "it holds 18.00Gi on devices of 24.00Gi and 60.00Gi on devices of 80.00Gi, as long as it is there, most of"
+    )
+
+
+def test_flat_use_of_some_days_is_not_said_of_all() -> None:
+    """One pod held 59 GiB for two weeks, another 62 GiB for four days."""
+    advice = advise(observed([on(80, range(14), *[59] * 9), on(80, range(4), *[62] * 9)]), 0.1, 3)
+    assert advice.kind is Kind.FRACTION and advice.why.startswith("it holds 62.00Gi all the time on 4 of 14 days, ")
 
 
 WRITABLE = [

@@ -9,7 +9,8 @@ import pytest
 from advise.histories import Box, samples
 from advise.test_installations import Ask, asking, found
 from exporter.advise.advice import advise as advised
-from exporter.advise.observed import Day, Series, observed
+from exporter.advise.observed import observed
+from exporter.advise.series import Day, Series
 from report.week import GIB, blocks
 
 

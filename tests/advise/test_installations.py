@@ -39,6 +39,9 @@ BOXES = (
     Box("two", "b", cluster="eu", limit=40 * GIB, declaration=HAMI),
     Box("gpu-a01", kind="Node", pod="server-gpu-a01", cluster="eu"),
     Box("once", kind="Job", cluster="eu"),
+    Box("remembered", kernel=30 * GIB, cluster="eu"),
+    Box("sizes", pod="sizes-small", held=lambda _: 20 * GIB, cluster="eu", place="small", device=24 * GIB),
+    Box("sizes", pod="sizes-large", held=lambda _: 30 * GIB, cluster="eu", place="large"),
 )
 """`shared` is one pod whose containers have 16 GiB together, as Aliyun's gpushare declares them."""
 
@@ -144,6 +147,22 @@ def test_a_name_of_the_table_is_taken_and_an_unknown_one_refused(advise: Ask) ->
         done = advise(name)
         assert done.returncode == 1 and done.stdout == ""
         assert f"has no containers on GPUs of {name} in this time" in done.stderr
+
+
+@pytest.mark.prometheus
+def test_a_peak_of_the_kernel_counts_and_is_not_called_one_of_these_days(advise: Ask) -> None:
+    """It may be from before the time that was asked about."""
+    (one,) = found(advise("team-a/remembered", "--json"))
+    assert (one["peak_bytes"], one["advised_bytes"]) == (30 * GIB, 33 * GIB)
+    assert one["why"].startswith("its peak since its start, perhaps before these 4 days (readings: 10.00Gi at most)")
+
+
+@pytest.mark.prometheus
+def test_pods_on_gpus_of_several_sizes_get_a_limit(advise: Ask) -> None:
+    """20 of 24 GiB and 30 of 80 GiB are no whole device."""
+    (one,) = found(advise("team-a/sizes", "--json"))
+    assert (one["advice"], one["advised_bytes"]) == ("limit", 33 * GIB)
+    assert "33.00Gi does not fit on devices of 24.00Gi" in one["remarks"]
 
 
 def of_daemon(*names: str) -> Callable[[Labels], Labels]:
