@@ -14,7 +14,7 @@ import re
 import time
 
 from enforcer.commands import Commands, wrong
-from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, count, warn
 
 PROGRAM = "gpusteward advise"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -51,7 +51,7 @@ def add(commands: Commands) -> None:
         help="added to the peak, such as 20%% (default: 10%%)",
     )
     parser.add_argument(
-        "--min-days", type=int, default=3, metavar="N", help='fewer days of readings give "unknown" (default: 3)'
+        "--min-days", type=count, default=3, metavar="N", help='fewer days of readings give "unknown" (default: 3)'
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -97,7 +97,7 @@ def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str
     lines = []
     for seen in found:
         use = seen.use
-        advice = advise(use, namespace.headroom, max(1, namespace.min_days), len(list(window.parts())))
+        advice = advise(use, namespace.headroom, namespace.min_days, len(list(window.parts())))
         text = None
         if advice.limit is not None:
             text = declared(

@@ -131,6 +131,8 @@ def test_what_cannot_be_answered_is_explained(advise: Ask) -> None:
         (("team-a/train", "--since", "x"), 2, "--since: 'x' is not a time"),
         (("Team A",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
         (("a/b/c/d",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
+        (("--min-days", "0"), 2, "--min-days: expected a whole number of at least 1, got '0'"),
+        (("--min-days", "-1"), 2, "--min-days: expected a whole number of at least 1, got '-1'"),
         (("--headroom", "much"), 2, "is not a percentage"),
         (("--headroom", "0.1"), 2, "is less than 1%: write 10% for a share, or 0.1%"),
     ):
