@@ -8,7 +8,7 @@ The rule: a label that Prometheus overrides is read as `exported_NAME`, each lab
 https://prometheus.io/docs/prometheus/latest/configuration/configuration/#scrape_config (honor_labels)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from exporter.advise import notes
 from exporter.advise.notes import Enter
@@ -21,19 +21,14 @@ PREFIX = "exported_"
 USED = "gpusteward_container_memory_used_bytes"
 
 
-async def overridden(history: History, parts: Iterable[Window]) -> frozenset[str]:
-    """Return the labels of workloads that are overridden there, by the latest part that has readings."""
-    asked = [f'label_replace(count(last_over_time({USED}[RANGE])), "of", "any", "", "")']
-    asked += [
+async def overridden(history: History, part: Window) -> frozenset[str]:
+    """Return the labels of workloads that are overridden in a part: an installation may change in the time."""
+    asked = [
         f'label_replace(count(last_over_time({USED}{{{PREFIX}{name}!=""}}[RANGE])), "of", "{name}", "", "")'
         for name in OF_WORKLOADS
     ]
-    for part in reversed(list(parts)):
-        history.expect(1)
-        found = {row.labels.get("of", "") async for _, rows in history.over(" or ".join(asked), part) for row in rows}
-        if found:
-            return frozenset(found) & frozenset(OF_WORKLOADS)
-    return frozenset()
+    found = {row.labels.get("of", "") async for _, rows in history.over(" or ".join(asked), part) for row in rows}
+    return frozenset(found) & frozenset(OF_WORKLOADS)
 
 
 def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, str]:
@@ -46,7 +41,8 @@ def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, st
 def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str, Enter]]:
     """Return all queries about a part, with what notes their rows."""
     named = {name: PREFIX + name if name in renamed else name for name in OF_WORKLOADS}
-    where = "" if namespace is None else f'{{{named["namespace"]}="{namespace}"}}'
+    which = f'="{namespace}"' if namespace is not None else '!=""' if "namespace" in renamed else None
+    where = "" if which is None else f"{{{named['namespace']}{which}}}"
     pod = f"cluster, node, {named['namespace']}, {named['pod']}"
     box = f"{pod}, {named['container']}, uuid, gpu_instance"
 

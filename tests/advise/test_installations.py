@@ -186,3 +186,18 @@ def test_labels_that_the_scrape_overrides_are_found(names: Iterable[str], tmp_pa
         rows = [(one["namespace"], one["workload"], one["limit_bytes"]) for one in found(ask("team-a", "--json"))]
         assert rows == [("team-a", "shared", 16 * GIB), ("team-a", "train", 40 * GIB)]
         assert ask("gpusteward").returncode == 1
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("names", [("namespace",), ("namespace", "pod", "container")], ids=len)
+def test_a_scrape_that_begins_to_override_labels_loses_no_day(names: Iterable[str], tmp_path: Path) -> None:
+    """The answers of each day are read with the labels of that day; the daemon's own pod is no workload."""
+    box, middle = BOXES[0], START + 2 * DAY + DAY // 2
+    before = (one for one in samples([box]) if one[2] < middle)
+    after = (one for one in samples([box], of_daemon(*names)) if one[2] >= middle)
+    data = blocks(tmp_path, (*before, *after))
+    with asking(tmp_path, data) as ask:
+        for words in (("--json",), ("team-a", "--json")):
+            (one,) = found(ask(*words))
+            assert (one["namespace"], one["workload"], one["days"]) == ("team-a", "train", 4)
+            assert (one["limit_bytes"], one["system"]) == (40 * GIB, "hami-nvidia")
