@@ -23,11 +23,12 @@ def beside(system: System, row: Row, source: str) -> list[str]:
     same = list(dict.fromkeys(one.key for one in others if one.what is row.what))
     notes = []
     if shares:
-        notes.append(f"remove {_either(shares)} where the pod has it: it counts beside {row.key}, or before it")
+        notes.append(f"remove from the pod, if present: {', '.join(shares)}")
+        notes.append(f"what is named above counts before {row.key}, or beside it")
     computes = {one.key for one in system.rows if one.what is What.COMPUTE}
     notes += [f"{key} declares compute, too: declare that by its own key" for key in shares if key in computes]
     if same:
-        notes.append(f"where the pod has {_either(same)}, write the amount there instead")
+        notes.append(f"where the pod has {' or '.join(same)}, write the amount there instead")
     return notes
 
 
@@ -46,7 +47,3 @@ def _others(system: System, row: Row, source: str) -> Iterable[Row]:
         loses = one.key == row.key or row.key in one.loses_to or "request" in one.key.lower()
         if written and same_place and not loses and one.decoder not in NO_AMOUNT:
             yield one
-
-
-def _either(keys: list[str]) -> str:
-    return " or ".join(keys)
