@@ -68,7 +68,7 @@ def test_a_limit_of_a_pod_is_not_written_as_that_of_a_container() -> None:
         (
             "kai", "annotation", "container",
             [
-                "remove from the pod, if present: gpu-fraction, gpu-fraction-limit; what is named above counts before gpu-memory",
+                "if present: gpu-fraction, gpu-fraction-limit; what is named above counts before gpu-memory",
                 "where the pod has gpu-memory-limit, write the amount there instead",
             ],
         ),
@@ -77,7 +77,7 @@ def test_a_limit_of_a_pod_is_not_written_as_that_of_a_container() -> None:
             ["koordinator.sh/gpu declares compute, too: declare that by its own key",
              "where the pod has kubernetes.io/gpu-memory, write the amount there instead"],
         ),
-        ("volcano-vgpu", "resource", "container", ["remove from the pod, if present: volcano.sh/vgpu-memory-percentage;"]),
+        ("volcano-vgpu", "resource", "container", ["if present: volcano.sh/vgpu-memory-percentage;"]),
         ("hami-nvidia", "resource", "container", []),
     ],
 )  # fmt: skip
