@@ -14,7 +14,7 @@ import re
 import time
 
 from enforcer.commands import Commands, wrong
-from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, count, warn
 
 PROGRAM = "gpusteward advise"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -51,7 +51,7 @@ def add(commands: Commands) -> None:
         help="added to the peak, such as 20%% (default: 10%%)",
     )
     parser.add_argument(
-        "--min-days", type=int, default=3, metavar="N", help='fewer days of readings give "unknown" (default: 3)'
+        "--min-days", type=count, default=3, metavar="N", help='fewer days of readings give "unknown" (default: 3)'
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -82,9 +82,9 @@ def _scope(text: str | None) -> tuple[str | None, ...] | None:
 
 
 def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str:
-    from exporter.advise.advice import advise  # noqa: PLC0415  (with the catalogue)
+    from exporter.advise.advice import Kind, advise  # noqa: PLC0415  (with the catalogue)
+    from exporter.advise.declaring import declared  # noqa: PLC0415
     from exporter.advise.grouping import Wanted  # noqa: PLC0415
-    from exporter.advise.patches import declared  # noqa: PLC0415
     from exporter.advise.reading import read  # noqa: PLC0415
     from exporter.advise.rendering import Line, as_json, as_text  # noqa: PLC0415
     from exporter.history.windows import window_of  # noqa: PLC0415
@@ -97,12 +97,12 @@ def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str
     lines = []
     for seen in found:
         use = seen.use
-        advice = advise(use, namespace.headroom, max(1, namespace.min_days), len(list(window.parts())))
+        advice = advise(use, namespace.headroom, namespace.min_days, len(list(window.parts())))
         text = None
         if advice.limit is not None:
             text = declared(
                 builtin(), use.system, use.source, seen.container, advice.limit, device=use.device_bytes,
-                devices=seen.devices, scope=use.scope, present=use.limit,
+                devices=seen.devices, scope=use.scope, present=use.limit, in_advance=advice.kind is Kind.FRACTION,
             )  # fmt: skip
         lines.append(Line(seen, advice, text))
     return as_json(lines) if namespace.json else as_text(lines)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enforcer.commands import Commands
-from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, count, warn
 
 if TYPE_CHECKING:
     from exporter.history.prometheus import History
@@ -49,7 +49,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="YAML file with the price of a GPU-hour by model (docs/report.md)"
     )
-    parser.add_argument("--top", type=int, default=20, metavar="N", help="idle allocations in the table (default: 20)")
+    parser.add_argument(
+        "--top", type=count, default=20, metavar="N", help="idle allocations in the table (default: 20)"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print the rows as CSV")
     form.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -82,7 +84,7 @@ def _report(namespace: argparse.Namespace) -> str:
         raise prices.lacking(namespace.prices, [error.args[0]]) from error
     if namespace.csv:
         return as_csv(report)
-    return as_json(report, window) if namespace.json else as_text(report, window, max(0, namespace.top))
+    return as_json(report, window) if namespace.json else as_text(report, window, namespace.top)
 
 
 async def _read(history: "History", window: "Window", file: Path, priced: "Prices | None") -> "Ledger":

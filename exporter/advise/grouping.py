@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.advise.notes import Box, Notes, Pod
-from exporter.advise.observed import Observed, Series, observed
+from exporter.advise.notes import Box, Claim, Notes, Pod
+from exporter.advise.observed import Observed, observed
+from exporter.advise.series import Series
 from exporter.model import Scope
 
 STATIC = "Node"
@@ -118,10 +119,27 @@ def _seen(notes: Notes, target: Target, boxes: dict[Box, Series], names: dict[st
     for box, series in boxes.items():
         series.device_bytes = notes.sizes.get(box.device)
         series.instance = bool(box.device.instance) or series.scope == Scope.INSTANCE
+        _of_claim(series, notes.claims.get((box.pod.namespace, box.device), {}))
         series.acted = any((box.pod, name) in notes.actions for name in _names(box, names))
         devices[box.pod] += 1
     container = max(names, key=lambda name: (names[name], name))
     return Seen(target, observed(boxes.values()), max(devices.values()), container)
+
+
+def _of_claim(series: Series, claims: dict[str, Claim]) -> None:
+    """
+    Note the claim of a container without a declaration of its own.
+
+    Of several claims on its device, as each pod may have one, metrics do not say which is its own.
+    """
+    if not claims or series.scope not in ("", Scope.CLAIM):
+        return
+    series.scope = Scope.CLAIM
+    found = list(claims.values())
+    if len(found) == 1:
+        series.claim_peak = found[0].peak
+    if series.limit is None:
+        series.limit = min((one.limit for one in found if one.limit is not None), default=None)
 
 
 def _names(box: Box, names: Iterable[str]) -> Iterable[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.advise.observed import Day, Series
+from exporter.advise.series import Day, Series
 
 Labels = Mapping[str, str]
 
@@ -43,6 +43,14 @@ class Box(NamedTuple):
     device: Device
 
 
+@dataclass(slots=True)
+class Claim:
+    """A ResourceClaim on a device: the most that its containers held together, and its last limit; None if unknown."""
+
+    peak: float | None = None
+    limit: float | None = None
+
+
 @dataclass
 class Notes:
     """
@@ -52,12 +60,14 @@ class Notes:
         series: of each container on each device.
         workloads: kind and name by pod; empty without a controller.
         sizes: memory of devices in bytes.
+        claims: by cluster, namespace and device, then by name.
         actions: pod and container of each action that ended one; the container is empty for a whole pod.
     """
 
     series: dict[Box, Series] = field(default_factory=lambda: defaultdict(Series))
     workloads: dict[Pod, tuple[str, str]] = field(default_factory=dict)
     sizes: dict[Device, float] = field(default_factory=dict)
+    claims: dict[tuple[str, Device], dict[str, Claim]] = field(default_factory=lambda: defaultdict(dict))
     actions: set[tuple[Pod, str]] = field(default_factory=set)
 
 
@@ -90,7 +100,8 @@ def peak(notes: Notes, labels: Labels, value: float, number: int) -> None:
 def kernel_peak(notes: Notes, labels: Labels, value: float, number: int) -> None:
     """Note a peak that rounds did not see. It is remembered since the container's start, so it counts for its days."""
     if number in _series(notes, labels).days:
-        peak(notes, labels, value, number)
+        day = _day(notes, labels, number)
+        day.kernel = max(day.kernel, value)
 
 
 def p99(notes: Notes, labels: Labels, value: float, number: int) -> None:
@@ -121,6 +132,22 @@ def declaration(notes: Notes, labels: Labels, _: float, __: int) -> None:
     series = _series(notes, labels)
     series.system, series.source = labels.get("system", ""), labels.get("source", "")
     series.scope, series.enforced_by = labels.get("scope", ""), labels.get("enforced_by", "")
+
+
+def _claim(notes: Notes, labels: Labels) -> Claim:
+    claims = notes.claims[labels.get("namespace", ""), _device(labels)]
+    return claims.setdefault(labels.get("claim", ""), Claim())
+
+
+def claim_peak(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note the most that the containers of a claim held together."""
+    claim = _claim(notes, labels)
+    claim.peak = max(claim.peak or 0.0, value)
+
+
+def claim_limit(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note the limit of a claim."""
+    _claim(notes, labels).limit = value
 
 
 def over(notes: Notes, labels: Labels, value: float, _: int) -> None:

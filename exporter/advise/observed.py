@@ -4,106 +4,35 @@ The use of a workload's containers over a window.
 What comes in: figures of single containers on single devices, day by day. What goes out: one `Observed` per workload
 and container.
 
-The rule: a limit is for each pod of a workload and each of its devices, so the largest of all counts.
+The rule: a limit is for each pod of a workload and each of its devices, so the largest of all counts. What fills a
+device is judged for each size of devices.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-FLAT = 0.98
-"""The lower quartile of a day is at least this share of the peak: the memory was taken once, and kept."""
-IN_ADVANCE = 0.73
-"""
-Share of the device from which on flat use may be memory that a framework took in advance.
+from exporter.advise.series import FLAT, Filled, Series
 
-JAX takes 0.75 (https://docs.jax.dev/en/latest/gpu_memory_allocation.html), vLLM 0.9 or more
-(https://docs.vllm.ai/en/stable/configuration/engine_args/), TensorFlow nearly all (https://www.tensorflow.org/guide/gpu).
-They take it of what CUDA calls the device, which is without what the driver reserves: 471 of 23034 MiB
-(aws/amazon-ecs-agent#5061), so that 0.75 is 0.734 of the driver's size.
-"""
-AT_LIMIT = 0.97
-"""
-Share of the limit from which on the peak may have been cut off by it, or the memory was taken to fill it.
-
-A limit that has a headroom of 10 % is used to 0.91: this is not taken for a limit that is filled.
-"""
+ALIKE = 1.02
+"""Devices whose sizes differ by this factor at most are of one size: drivers reserve a part of them."""
 
 
-class Filled(StrEnum):
-    """What flat use fills, as that of a framework does that takes memory in advance."""
-
-    NOTHING = ""
-    DEVICE = "device"
-    INSTANCE = "instance"
-    LIMIT = "limit"
-
-
-@dataclass(slots=True)
-class Day:
+@dataclass(frozen=True, slots=True)
+class OnSize:
     """
-    One container on one device, for one day; bytes.
+    The use of devices of one size.
 
     Attributes:
-        peak: the most, as seen by a round or by the kernel.
-        p99, p95, p25: of the readings of the day. Where the day was asked in parts, the largest p99 and p95 and the
-            smallest p25 of the parts: those of the day are not above, or not below. None: not known.
+        bytes: memory of the smallest of them; None for devices of unknown size.
+        peak: bytes.
+        kept: days on which it held its peak nearly all the time.
+        filled: what it fills on most of them and on that of the peak, if its use is flat.
     """
 
-    peak: float = 0.0
-    p99: float = 0.0
-    p95: float = 0.0
-    p25: float | None = None
-
-    def __add__(self, other: "Day") -> "Day":
-        """Add another container of the pod: a bound of what both had at once."""
-        low = None if self.p25 is None or other.p25 is None else self.p25 + other.p25
-        return Day(self.peak + other.peak, self.p99 + other.p99, self.p95 + other.p95, low)
-
-
-@dataclass(slots=True)
-class Series:
-    """
-    One container, or all of a pod together, on one device over the window.
-
-    Attributes:
-        days: by number of the day.
-        device_bytes: memory of the device; None if unknown.
-        instance: the device is a hardware partition, such as a MIG instance.
-        limit: the last declared limit in bytes; None without one.
-        system, source, scope: the declaration that won, as in `gpusteward_container_limit_info`; empty without one.
-        enforced_by: what else enforces it.
-        over_seconds: time over the limit.
-        acted: an action of gpusteward ended a pod of it.
-    """
-
-    days: dict[int, Day] = field(default_factory=dict)
-    device_bytes: float | None = None
-    instance: bool = False
-    limit: float | None = None
-    system: str = ""
-    source: str = ""
-    scope: str = ""
-    enforced_by: str = ""
-    over_seconds: float = 0.0
-    acted: bool = False
-
-    @property
-    def peak(self) -> float:
-        """The most of all days."""
-        return max((day.peak for day in self.days.values()), default=0.0)
-
-    @property
-    def filled(self) -> Filled:
-        """What it fills with memory that it took once and kept, on most days, and at the level of its peak."""
-        kept = [day.p25 is not None and day.p25 >= FLAT * self.peak for day in self.days.values() if day.peak > 0]
-        if sum(kept) * 2 <= len(kept):
-            return Filled.NOTHING
-        if self.device_bytes is not None and self.peak >= IN_ADVANCE * self.device_bytes:
-            return Filled.INSTANCE if self.instance else Filled.DEVICE
-        if self.limit is not None and AT_LIMIT * self.limit <= self.peak <= self.limit / AT_LIMIT:
-            return Filled.LIMIT
-        return Filled.NOTHING
+    bytes: float | None
+    peak: float
+    kept: int
+    filled: Filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,32 +42,46 @@ class Observed:
 
     Attributes:
         peak, p99, p95: bytes; the percentiles are those of the worst day.
+        read: the most of its readings, if its peak is the kernel's and perhaps from before the window; else None.
         days: days with readings.
         series: of how many containers and devices this is.
-        device_bytes: memory of the smallest device that it ran on; None if unknown.
+        sizes: its use by the size of devices, the smallest first.
         instance: a device of it is a hardware partition.
-        filled: what it fills on most devices and on that of the peak, if its use is flat.
+        filled: what its use fills, if it is flat on devices of each size.
         limit: the smallest limit in bytes that is declared; None without one.
-        at_limit: the peak is so close to the limit that the need may be larger.
+        cut_at: the limit in bytes that may have cut off the peak, because `cut_by` enforces it; else None.
+        claim_peak: the most that the containers of a ResourceClaim of it held together; None if one of them is unknown.
         over_seconds: time over the limit, of all series together.
     """
 
     peak: float
     p99: float
     p95: float
+    read: float | None
     days: int
     series: int
-    device_bytes: float | None
+    sizes: tuple[OnSize, ...]
     instance: bool
     filled: Filled
     limit: float | None
-    at_limit: bool
+    cut_at: float | None
+    cut_by: str
+    claim_peak: float | None
     over_seconds: float
     acted: bool
     system: str
     source: str
     scope: str
-    enforced_by: str
+
+    @property
+    def device_bytes(self) -> float | None:
+        """Memory of the smallest device that it ran on; None if unknown."""
+        return min((size.bytes for size in self.sizes if size.bytes is not None), default=None)
+
+    @property
+    def largest_bytes(self) -> float | None:
+        """Memory of the largest size of devices that it ran on; None if unknown."""
+        return max((size.bytes for size in self.sizes if size.bytes is not None), default=None)
 
 
 def observed(series: Iterable[Series]) -> Observed:
@@ -146,26 +89,56 @@ def observed(series: Iterable[Series]) -> Observed:
     found = list(series)
     days = [day for one in found for day in one.days.values()]
     largest = max(found, key=lambda one: one.peak)
-    sizes = [one.device_bytes for one in found if one.device_bytes is not None]
-    limits = [one.limit for one in found if one.limit is not None]
-    limit = min(limits, default=None)
-    filling = sum(one.filled is not Filled.NOTHING for one in found)
+    claims = [one.claim_peak for one in found if one.claim_peak is not None]
+    sizes = tuple(map(_on_size, _by_size(found)))
     last = max(found, key=lambda one: (max(one.days, default=-1), one.system != ""))
+    cut = largest.at_limit and largest.enforced_by not in ("", "none")
+    flat = all(size.filled is not Filled.NOTHING for size in sizes)
     return Observed(
         peak=largest.peak,
         p99=max((day.p99 for day in days), default=0.0),
         p95=max((day.p95 for day in days), default=0.0),
+        read=largest.read if largest.remembered else None,
         days=len({number for one in found for number in one.days}),
         series=len(found),
-        device_bytes=min(sizes, default=None),
+        sizes=sizes,
         instance=any(one.instance for one in found),
-        filled=largest.filled if filling * 2 > len(found) else Filled.NOTHING,
-        limit=limit,
-        at_limit=limit is not None and largest.peak >= AT_LIMIT * limit,
+        filled=largest.filled if flat else Filled.NOTHING,
+        limit=min((one.limit for one in found if one.limit is not None), default=None),
+        cut_at=largest.limit if cut else None,
+        cut_by=largest.enforced_by if cut else "",
+        claim_peak=None if len(claims) < len(found) else max(claims),
         over_seconds=sum(one.over_seconds for one in found),
         acted=any(one.acted for one in found),
         system=last.system,
         source=last.source,
         scope=last.scope,
-        enforced_by=last.enforced_by,
     )
+
+
+def _by_size(series: Sequence[Series]) -> list[list[Series]]:
+    """Group series by the size of their device; those of an unknown size are a group."""
+    groups: list[list[Series]] = []
+    for one in sorted(series, key=_size):
+        if groups and _size(one) <= ALIKE * _size(groups[-1][0]):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _size(series: Series) -> float:
+    return series.device_bytes or 0.0
+
+
+def _on_size(group: Sequence[Series]) -> OnSize:
+    largest = max(group, key=lambda one: one.peak)
+    filling = sum(one.filled is not Filled.NOTHING for one in group)
+    kept = {
+        number
+        for one in group
+        for number, day in one.days.items()
+        if day.p25 is not None and day.p25 >= FLAT * largest.peak
+    }
+    filled = largest.filled if filling * 2 > len(group) else Filled.NOTHING
+    return OnSize(group[0].device_bytes, largest.peak, len(kept), filled)

@@ -8,7 +8,7 @@ The rule: a label that Prometheus overrides is read as `exported_NAME`, each lab
 https://prometheus.io/docs/prometheus/latest/configuration/configuration/#scrape_config (honor_labels)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from exporter.advise import notes
 from exporter.advise.notes import Enter
@@ -21,19 +21,14 @@ PREFIX = "exported_"
 USED = "gpusteward_container_memory_used_bytes"
 
 
-async def overridden(history: History, parts: Iterable[Window]) -> frozenset[str]:
-    """Return the labels of workloads that are overridden there, by the latest part that has readings."""
-    asked = [f'label_replace(count(last_over_time({USED}[RANGE])), "of", "any", "", "")']
-    asked += [
+async def overridden(history: History, part: Window) -> frozenset[str]:
+    """Return the labels of workloads that are overridden in a part: an installation may change in the time."""
+    asked = [
         f'label_replace(count(last_over_time({USED}{{{PREFIX}{name}!=""}}[RANGE])), "of", "{name}", "", "")'
         for name in OF_WORKLOADS
     ]
-    for part in reversed(list(parts)):
-        history.expect(1)
-        found = {row.labels.get("of", "") async for _, rows in history.over(" or ".join(asked), part) for row in rows}
-        if found:
-            return frozenset(found) & frozenset(OF_WORKLOADS)
-    return frozenset()
+    found = {row.labels.get("of", "") async for _, rows in history.over(" or ".join(asked), part) for row in rows}
+    return frozenset(found) & frozenset(OF_WORKLOADS)
 
 
 def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, str]:
@@ -46,9 +41,12 @@ def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, st
 def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str, Enter]]:
     """Return all queries about a part, with what notes their rows."""
     named = {name: PREFIX + name if name in renamed else name for name in OF_WORKLOADS}
-    where = "" if namespace is None else f'{{{named["namespace"]}="{namespace}"}}'
+    which = f'="{namespace}"' if namespace is not None else '!=""' if "namespace" in renamed else None
+    where = "" if which is None else f"{{{named['namespace']}{which}}}"
     pod = f"cluster, node, {named['namespace']}, {named['pod']}"
     box = f"{pod}, {named['container']}, uuid, gpu_instance"
+
+    claim = f"cluster, node, {named['namespace']}, claim, uuid, gpu_instance"
 
     def each(function: str, name: str, labels: str = box) -> str:
         return f"max by ({labels}) ({function}gpusteward_{name}{where}[RANGE]))"
@@ -66,6 +64,8 @@ def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str,
             each("last_over_time(", "container_limit_info", f"{box}, system, source, scope, enforced_by"),
             notes.declaration,
         ),
+        (each("max_over_time(", "claim_memory_used_bytes", claim), notes.claim_peak),
+        (each("last_over_time(", "claim_memory_limit_bytes", claim), notes.claim_limit),
         (each("increase(", "container_over_limit_seconds_total"), notes.over),
         (
             each("last_over_time(", "last_action_timestamp_seconds", f"{pod}, {named['container']}, action"),

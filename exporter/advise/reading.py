@@ -16,11 +16,11 @@ from exporter.history.windows import Window
 async def read(history: History, window: Window, wanted: Wanted) -> list[Seen]:
     """Ask about the containers of a namespace or workload, or all. Raises HistoryError, AskError."""
     parts = list(window.parts())
-    renamed = await overridden(history, parts)
-    asked = questions(renamed, wanted.namespace)
-    history.expect(len(asked) * len(parts))
+    history.expect((len(questions(frozenset(), None)) + 1) * len(parts))
     notes = Notes()
     for number, part in enumerate(parts):
+        renamed = await overridden(history, part)
+        asked = questions(renamed, wanted.namespace)
         for query, enter in asked:
             async for _, rows in history.over(query, part):
                 for row in rows:

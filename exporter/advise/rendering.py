@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 
 from exporter.advise.advice import Advice, Kind, gib
+from exporter.advise.declaring import Declared
 from exporter.advise.grouping import Seen
-from exporter.advise.patches import Declared, patch, place
+from exporter.advise.patches import patch, place
 from exporter.report.rendering import columns
 from exporter.top.figures import UNKNOWN, clean
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from enforcer.policy.vocabulary import State, Trigger
 from exporter.advise.advice import STEP, Kind, advise
-from exporter.advise.observed import Day, Observed, Series, observed
-from exporter.advise.patches import OWN, Declared, declared, patch, place
+from exporter.advise.declaring import OWN, Declared, declared
+from exporter.advise.observed import Observed, observed
+from exporter.advise.patches import patch, place
+from exporter.advise.series import Day, Series
 from exporter.limits.loading import builtin
 from exporter.limits.offline import explain
 from exporter.limits.rows import System, What
@@ -184,6 +186,7 @@ def test_a_need_that_a_device_cannot_hold_with_headroom_is_a_whole_device() -> N
     [
         ({"limit": 8 * GIB, "enforced_by": "hook"}, "its peak is its limit, which hook enforces"),
         ({"limit": 8 * GIB, "enforced_by": "none"}, None),
+        ({"limit": 4 * GIB, "enforced_by": "hook"}, None),
         ({"limit": 4 * GIB, "over_seconds": 600.0}, "it was over its limit for 10 min"),
         ({"acted": True, "over_seconds": 600.0}, "an action ended a pod of it"),
     ],
@@ -193,6 +196,65 @@ def test_a_peak_that_was_cut_off_is_said(facts: dict[str, Any], remark: str | No
     one = [GIB, 8 * GIB]
     (*said,) = advise(use(one, one, one, **facts), 0.1, 3).remarks
     assert said == [] if remark is None else said[0].startswith(remark)
+
+
+def test_a_limit_that_was_lowered_did_not_cut_off_the_peak() -> None:
+    """Nor is it said of a new pod's limit what the old pod's did."""
+    old, new = ({number: day([GIB, held * GIB]) for number in range(3)} for held in (20, 5))
+    pods = [
+        Series(old, 80 * GIB, limit=20 * GIB, enforced_by="hook"),
+        Series(new, 80 * GIB, limit=10 * GIB, enforced_by="hook"),
+    ]
+    (said,) = advise(observed(pods), 0.1, 3).remarks
+    assert said == "its peak is the limit of its pod (20.00Gi), which hook enforces: its need may be larger"
+
+
+def test_a_peak_that_the_kernel_remembers_may_be_from_before() -> None:
+    """It counts, and the sentence says what the readings of the time show."""
+    days = {number: replace(day([GIB, 5 * GIB]), kernel=30 * GIB) for number in range(3)}
+    advice = advise(observed([Series(days, 80 * GIB)]), 0.1, 3)
+    assert (advice.limit, advice.remarks) == (33 * GIB, ())
+    assert advice.why == (
+        "its peak since its start, perhaps before these 3 days (readings: 5.00Gi at most), and 10% more"
+    )
+    days[0] = day([GIB, 5 * GIB])
+    assert advise(observed([Series(days, 80 * GIB)]), 0.1, 3).why == "its peak in 3 days, and 10% more"
+
+
+def on(size: float, days: Sequence[int], *held: int) -> Series:
+    """A container on a GPU of so many GiB."""
+    return Series({number: day([one * GIB for one in held]) for number in days}, size * GIB)
+
+
+def test_devices_of_several_sizes_are_judged_each() -> None:
+    """A limit that the larger device can hold is no whole device; the smaller one is named."""
+    advice = advise(observed([on(24, range(4), 1, 20), on(80, range(4), 1, 30)]), 0.1, 3)
+    assert (advice.kind, advice.limit) == (Kind.LIMIT, 33 * GIB)
+    assert advice.remarks[:2] == (
+        "devices differ: its peak is 20.00Gi on devices of 24.00Gi and 30.00Gi on devices of 80.00Gi",
+        "33.00Gi does not fit on devices of 24.00Gi",
+    )
+    whole = advise(observed([on(24, range(4), 1, 20), on(80, range(4), 1, 78)]), 0.1, 3)
+    assert whole.kind is Kind.WHOLE
+    alike = advise(observed([on(79.6, range(4), 1, 20), on(80, range(4), 1, 30)]), 0.1, 3)
+    assert not any("devices differ" in one for one in alike.remarks)
+
+
+def test_use_is_a_fraction_where_it_is_one_on_devices_of_each_size() -> None:
+    """A steady job that fills a small device, and half of a large one, takes no fraction."""
+    steady = advise(observed([on(24, range(4), *[20] * 9), on(80, range(4), *[20] * 9)]), 0.1, 3)
+    assert (steady.kind, steady.limit) == (Kind.LIMIT, 22 * GIB)
+    jax = advise(observed([on(24, range(14), *[18] * 9), on(80, range(4), *[60] * 9)]), 0.1, 3)
+    assert jax.kind is Kind.FRACTION
+    assert jax.why.startswith(
+        "it holds 18.00Gi on devices of 24.00Gi and 60.00Gi on devices of 80.00Gi, as long as it is there, most of"
+    )
+
+
+def test_flat_use_of_some_days_is_not_said_of_all() -> None:
+    """One pod held 59 GiB for two weeks, another 62 GiB for four days."""
+    advice = advise(observed([on(80, range(14), *[59] * 9), on(80, range(4), *[62] * 9)]), 0.1, 3)
+    assert advice.kind is Kind.FRACTION and advice.why.startswith("it holds 62.00Gi all the time on 4 of 14 days, ")
 
 
 WRITABLE = [
@@ -253,7 +315,7 @@ def test_most_systems_can_be_written() -> None:
         ("amd", "instance", None, "choose the smallest memory partition with at least 1Gi"),
         ("ascend-mindcluster", "instance", None, "choose the smallest vNPU template with at least 1Gi"),
         ("nvidia-dra", "", None, "in the capacity of the ResourceClaim"),
-        ("nvidia-mps", "process", None, "MPS limits each process"),
+        ("nvidia-mps", "process", None, "MPS limits each process: divide 1Gi by the number of its"),
         ("ascend-hami", "container", 8 * GIB, "set huawei.com/Ascend*-memory to 1024; the name of the model"),
         ("cambricon", "container", 80 * GIB, "it has a whole device, and needs 1Gi"),
         ("amd", "container", 80 * GIB, "it has a whole device, and needs 1Gi"),
@@ -278,6 +340,7 @@ def test_a_share_of_a_device_is_written_where_its_system_has_amounts() -> None:
         builtin(), "cambricon", "resource", "main", GIB, device=80 * GIB, devices=1, scope="container", present=4 * GIB
     )
     assert isinstance(said, Declared) and (said.key, said.text) == ("cambricon.com/mlu.smlu.vmemory", "4")
+    assert "--min-dsmlu-unit in the vendor's plugin" in said.note
 
 
 OF_PODS = [
@@ -331,7 +394,8 @@ def test_a_patch_is_for_the_pod_template_of_its_workload(kind: str, path: tuple[
     found: Any = made
     for key in path:
         found = found[key]
-    assert found == [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "12288"}}}]
+    both = {"nvidia.com/gpumem": "12288"}  # the API server refuses a request that differs from the limit
+    assert found == [{"name": "main", "resources": {"limits": both, "requests": both}}]
     whole = kind in ("Deployment", "CronJob")
     assert made.get("metadata") == ({"namespace": "team-a", "name": "llm"} if whole else None)
     assert (place(kind, "llm") == "") == (kind == "Deployment")
@@ -346,7 +410,8 @@ def test_two_containers_are_one_patch() -> None:
     made = patch(zip(written, ("a", "b", "a", "b"), strict=True), "Deployment", "team-a", "llm")
     template = made["spec"]["template"]
     assert template["spec"]["containers"] == [
-        {"name": name, "resources": {"limits": {"nvidia.com/gpumem": "1024"}}} for name in ("a", "b")
+        {"name": name, "resources": {part: {"nvidia.com/gpumem": "1024"} for part in ("limits", "requests")}}
+        for name in ("a", "b")
     ]
     assert template["metadata"]["annotations"] == {
         f"nvidia.com/container.{name}.gpu-memory.limit": "1024Mi" for name in ("a", "b")

@@ -91,13 +91,14 @@ def test_the_patch_has_the_form_of_the_sharing_system(advise: Ask) -> None:
     done = advise("team-a/train", "--headroom", "50%")
     assert done.returncode == 0, done.stderr
     (patch,) = [one for one in yaml.safe_load_all(done.stdout.partition("---")[2]) if one]
+    amount = {"nvidia.com/gpumem": "46080"}
     assert patch == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"namespace": "team-a", "name": "train"},
         "spec": {
             "template": {
-                "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "46080"}}}]}
+                "spec": {"containers": [{"name": "main", "resources": {"limits": amount, "requests": amount}}]}
             }
         },
     }
@@ -130,6 +131,8 @@ def test_what_cannot_be_answered_is_explained(advise: Ask) -> None:
         (("team-a/train", "--since", "x"), 2, "--since: 'x' is not a time"),
         (("Team A",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
         (("a/b/c/d",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
+        (("--min-days", "0"), 2, "--min-days: expected a whole number of at least 1, got '0'"),
+        (("--min-days", "-1"), 2, "--min-days: expected a whole number of at least 1, got '-1'"),
         (("--headroom", "much"), 2, "is not a percentage"),
         (("--headroom", "0.1"), 2, "is less than 1%: write 10% for a share, or 0.1%"),
     ):

@@ -39,6 +39,9 @@ BOXES = (
     Box("two", "b", cluster="eu", limit=40 * GIB, declaration=HAMI),
     Box("gpu-a01", kind="Node", pod="server-gpu-a01", cluster="eu"),
     Box("once", kind="Job", cluster="eu"),
+    Box("remembered", kernel=30 * GIB, cluster="eu"),
+    Box("sizes", pod="sizes-small", held=lambda _: 20 * GIB, cluster="eu", place="small", device=24 * GIB),
+    Box("sizes", pod="sizes-large", held=lambda _: 30 * GIB, cluster="eu", place="large"),
 )
 """`shared` is one pod whose containers have 16 GiB together, as Aliyun's gpushare declares them."""
 
@@ -102,7 +105,8 @@ def test_a_limit_of_the_pod_is_advised_for_its_containers_together(advise: Ask) 
     done = advise("team-a/shared")
     (patch,) = patches(done)
     containers = patch["spec"]["template"]["spec"]["containers"]
-    assert containers == [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "19"}}}]
+    amount = {"aliyun.com/gpu-mem": "19"}
+    assert containers == [{"name": "main", "resources": {"limits": amount, "requests": amount}}]
     unit = "# one is 1Gi here, and another installation may count in another unit"
     assert f"{unit}\n# it is for all containers" in done.stdout
 
@@ -145,6 +149,22 @@ def test_a_name_of_the_table_is_taken_and_an_unknown_one_refused(advise: Ask) ->
         assert f"has no containers on GPUs of {name} in this time" in done.stderr
 
 
+@pytest.mark.prometheus
+def test_a_peak_of_the_kernel_counts_and_is_not_called_one_of_these_days(advise: Ask) -> None:
+    """It may be from before the time that was asked about."""
+    (one,) = found(advise("team-a/remembered", "--json"))
+    assert (one["peak_bytes"], one["advised_bytes"]) == (30 * GIB, 33 * GIB)
+    assert one["why"].startswith("its peak since its start, perhaps before these 4 days (readings: 10.00Gi at most)")
+
+
+@pytest.mark.prometheus
+def test_pods_on_gpus_of_several_sizes_get_a_limit(advise: Ask) -> None:
+    """20 of 24 GiB and 30 of 80 GiB are no whole device."""
+    (one,) = found(advise("team-a/sizes", "--json"))
+    assert (one["advice"], one["advised_bytes"]) == ("limit", 33 * GIB)
+    assert "33.00Gi does not fit on devices of 24.00Gi" in one["remarks"]
+
+
 def of_daemon(*names: str) -> Callable[[Labels], Labels]:
     """What a scrape without honor_labels makes of the labels of workloads: those of the daemon's pod win."""
     daemon = {"namespace": "gpusteward", "pod": "gpusteward-x7k2p", "container": "exporter"}
@@ -166,3 +186,18 @@ def test_labels_that_the_scrape_overrides_are_found(names: Iterable[str], tmp_pa
         rows = [(one["namespace"], one["workload"], one["limit_bytes"]) for one in found(ask("team-a", "--json"))]
         assert rows == [("team-a", "shared", 16 * GIB), ("team-a", "train", 40 * GIB)]
         assert ask("gpusteward").returncode == 1
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("names", [("namespace",), ("namespace", "pod", "container")], ids=len)
+def test_a_scrape_that_begins_to_override_labels_loses_no_day(names: Iterable[str], tmp_path: Path) -> None:
+    """The answers of each day are read with the labels of that day; the daemon's own pod is no workload."""
+    box, middle = BOXES[0], START + 2 * DAY + DAY // 2
+    before = (one for one in samples([box]) if one[2] < middle)
+    after = (one for one in samples([box], of_daemon(*names)) if one[2] >= middle)
+    data = blocks(tmp_path, (*before, *after))
+    with asking(tmp_path, data) as ask:
+        for words in (("--json",), ("team-a", "--json")):
+            (one,) = found(ask(*words))
+            assert (one["namespace"], one["workload"], one["days"]) == ("team-a", "train", 4)
+            assert (one["limit_bytes"], one["system"]) == (40 * GIB, "hami-nvidia")

@@ -75,7 +75,8 @@ def advised(found: notes.Notes) -> dict[Key, int]:
     """The limits without a headroom, also where a fraction or a whole device is the better answer."""
     limits: dict[Key, int] = {}
     for seen in grouped(found, Wanted()):
-        advice = advise(replace(seen.use, device_bytes=None), 0.0, 1)
+        sizes = tuple(replace(size, bytes=None) for size in seen.use.sizes)
+        advice = advise(replace(seen.use, sizes=sizes), 0.0, 1)
         if advice.limit is not None:
             limits[seen.target[1:]] = advice.limit
     return limits
