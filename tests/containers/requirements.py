@@ -40,8 +40,9 @@ def requirements(*, kubepods: str = "/kubepods") -> list[str]:
         missing.append(f"a static {BUSYBOX_BINARY}: apt-get install busybox-static")
     if not hierarchies().kubelet:
         missing.append("a cgroup file system: mount one below /sys/fs/cgroup")
-    elif not missing:
-        missing += [f"sole use of {kubepods}: {pod} is another kubelet's" for pod in foreign_pods(kubepods)]
+    elif not missing and (found := foreign_pods(kubepods)):
+        others = f", and so are {len(found) - 1} more" if len(found) > 1 else ""
+        missing.append(f"sole use of {kubepods}: {found[0]} is another kubelet's{others}")
     return missing
 
 
