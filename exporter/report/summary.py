@@ -79,7 +79,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The idle time of one container name of a workload on one model, in seconds of a whole GPU."""
+    """
+    The allocated and idle time of one container name of a workload on one model, in seconds of a whole GPU.
+
+    `allocated` is that of all its pods and devices, used, idle or unknown. `cost` is that of the idle time.
+    """
 
     cluster: str
     namespace: str
@@ -162,11 +166,10 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
             row.memory += ledger.memory.get(holder, 0.0)
             row.cost += allocated * each
             row.idle_cost += rest * each
-        if rest:
-            where = (holder.place.node.cluster, holder.namespace)
-            key = (*where, named.workload(holder), holder.container, named.model(holder.place))
-            for index, amount in enumerate((allocated, rest, rest * each)):
-                idle[key][index] += amount
+        where = (holder.place.node.cluster, holder.namespace)
+        key = (*where, named.workload(holder), holder.container, named.model(holder.place))
+        for index, amount in enumerate((allocated, rest, rest * each)):
+            idle[key][index] += amount
     for holder, declared in ledger.declared.items():
         for row in (group(named.of(holder)), total):
             row.declared += declared
@@ -186,7 +189,8 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         total.capacity += seconds
         if (name := named.of_place(gpu)) is not None:
             group(name).capacity += seconds
-    worst = sorted((Idle(*key, *amounts) for key, amounts in idle.items()), key=lambda one: (-one.cost, -one.idle))
+    stood = (Idle(*key, *amounts) for key, amounts in idle.items() if amounts[1])
+    worst = sorted(stood, key=lambda one: (-one.cost, -one.idle))
     return Report(
         by=by,
         currency=prices.currency if prices else "",

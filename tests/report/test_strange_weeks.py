@@ -252,3 +252,19 @@ def test_a_time_shorter_than_two_scrapes_is_said(serve: Serve) -> None:
     with serve(week.samples([GPU])) as report:
         told = report("--since", "10m", "--until", at(START + 180), code=1)
     assert "fewer than two samples" in told and "fix: set --since to a longer time" in told
+
+
+def test_an_idle_allocation_is_compared_with_all_that_its_workload_was_allocated(serve: Serve) -> None:
+    """Also with GPUs and replicas that were used all the time, and with those of unknown use."""
+    pair = [replace(GPU, uuid=f"GPU-{busy}", boxes=(replace(TRAIN, sm=float(busy)),)) for busy in (0, 1)]
+    llm = [
+        replace(GPU, uuid=f"GPU-{number}", boxes=(Box("team-b", f"llm-{number}", "main", "llm", 0, 1.0, sm),))
+        for number, sm in enumerate((0.0, *[1.0] * 7, None, None), 10)
+    ]
+    with serve(week.samples([*pair, *llm])) as report:
+        found = {one["workload"]: one for one in report.json()["idle"]}
+        text = report()
+    for workload, gpus in (("train", 2), ("llm", 10)):
+        assert found[workload]["allocated_gpu_hours"] == pytest.approx(gpus * 48, rel=CLOSE)
+        assert found[workload]["idle_gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert sorted(line.split()[-1] for line in text.splitlines() if "/Job/" in line) == ["10%", "50%"]
