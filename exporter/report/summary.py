@@ -151,10 +151,8 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
     handed: dict[Place, float] = defaultdict(float)
     idle: dict[tuple[str, str, Workload, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for holder in ledger.allocated.keys() | ledger.memory.keys():
-        weight = ledger.weight(holder.place)
-        allocated = ledger.allocated.get(holder, 0.0) * weight
-        unmeasured = 0.0 if holder in ledger.sm else allocated
-        rest = 0.0 if unmeasured else min(allocated, ledger.idle(holder) * weight)
+        allocated, rest = ledger.allocated.get(holder, 0.0), ledger.idle(holder)
+        unmeasured = min(allocated, ledger.unmetered.get(holder, 0.0))
         used = allocated - rest - unmeasured
         each = price(holder.place) if allocated else 0.0
         handed[holder.place] += allocated
@@ -175,9 +173,8 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
             row.declared += declared
             row.within += ledger.within.get(holder, 0.0)
     for place in ledger.capacity:
-        weight = ledger.weight(place)
-        answered = ledger.observed.get(place, 0.0) * weight
-        silent = (ledger.unanswered.get(place, 0.0) + ledger.missing(place)) * weight
+        answered = ledger.observed.get(place, 0.0)
+        silent = ledger.unanswered.get(place, 0.0) + ledger.missing(place)[0]
         rest = max(0.0, answered - handed[place])
         free, unknown = free + rest, unknown + silent
         free_cost += rest * (price(place) if rest else 0.0)
@@ -214,11 +211,11 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
 def memory_of(ledger: Ledger) -> dict[str, float]:
     """Return the byte-seconds of each part; their sum is capacity x time."""
     sums = dict.fromkeys((*PARTS, UNANSWERED, MISSING), 0.0)
-    for place, capacity in ledger.capacity.items():
+    for place in ledger.capacity:
         for part, amount in ledger.parts.get(place, {}).items():
             sums[part if part in PARTS else "unknown"] += amount
-        sums[UNANSWERED] += capacity * ledger.unanswered.get(place, 0.0)
-        sums[MISSING] += capacity * ledger.missing(place)
+        sums[UNANSWERED] += ledger.silent.get(place, 0.0)
+        sums[MISSING] += ledger.missing(place)[1]
     return sums
 
 

@@ -268,3 +268,45 @@ def test_an_idle_allocation_is_compared_with_all_that_its_workload_was_allocated
         assert found[workload]["allocated_gpu_hours"] == pytest.approx(gpus * 48, rel=CLOSE)
         assert found[workload]["idle_gpu_hours"] == pytest.approx(48, rel=CLOSE)
     assert sorted(line.split()[-1] for line in text.splitlines() if "/Job/" in line) == ["10%", "50%"]
+
+
+def test_an_id_of_a_mig_instance_that_is_reused_has_the_size_of_its_time(serve: Serve) -> None:
+    """Days of 40 GiB and days of 10 GiB count as such, also if it changes at noon; the days add up to the whole."""
+    noon = START + 36 * HOUR
+    large = replace(GPU, instance="5", size=40 * GIB, gpu_size=80 * GIB, until=noon, boxes=(replace(TRAIN, held=0),))
+    small = replace(large, size=10 * GIB, since=noon + STEP, until=END)
+    with serve(chain.from_iterable(week.samples([one]) for one in (large, small))) as report:
+        found = report.json("--by", "workload")
+        days = [report.json("--since", "1d", "--until", at(START + day * DAY), "--by", "workload") for day in (1, 2)]
+    row = rows(found)["team-a/Job/train"]
+    assert row["allocated_gpu_hours"] == pytest.approx(36 / 2 + 12 / 8, rel=CLOSE)
+    assert row["idle_gpu_hours"] == pytest.approx((36 / 2 + 12 / 8) / 2, rel=CLOSE)
+    assert rows(found)["(no MIG instance)"]["gpu_hours"] == pytest.approx(36 / 2 + 12 * 7 / 8, rel=2 * CLOSE)
+    for part in ("team-a/Job/train", "(no MIG instance)"):
+        alone = sum(rows(day)[part]["gpu_hours"] for day in days)
+        assert alone == pytest.approx(rows(found)[part]["gpu_hours"], rel=CLOSE)
+
+
+@pytest.mark.parametrize("known", [DAY, 12 * HOUR])
+def test_time_without_a_figure_of_the_sms_is_unknown(serve: Serve, known: int) -> None:
+    """Also if the container has a figure at another time, on another day or on the same one."""
+    later = range(START + known, END + 1)
+    made = (one for one in week.samples([GPU]) if "sm_seconds" not in one[0] or one[2] not in later)
+    with serve(made) as report:
+        row = rows(report.json())["team-a"]
+    assert row["used_gpu_hours"] == pytest.approx(known / HOUR / 2, rel=2 * CLOSE)
+    assert row["idle_gpu_hours"] == pytest.approx(known / HOUR / 2, rel=2 * CLOSE)
+    assert row["unmeasured_gpu_hours"] == pytest.approx(48 - known / HOUR, rel=2 * CLOSE)
+
+
+def test_gaps_shorter_than_five_minutes_are_time_without_samples(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that is down four minutes of every ten loses this time, and the capacity does not."""
+    monkeypatch.setattr(week, "STEP", 60)
+    dead = set(chain.from_iterable(range(start, start + 240, 60) for start in range(START + 360, END, 600)))
+    with serve(week.samples([replace(GPU, dead=dead)])) as report:
+        found = report.json()
+    memory = hours(found)
+    # The minute before the first sample after a gap is lost, too: the counters begin at 0.
+    assert memory["no samples"] == pytest.approx(80 * 48 * 5 / 10, rel=0.02)
+    assert sum(memory.values()) == pytest.approx(80 * 48, rel=CLOSE)
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
