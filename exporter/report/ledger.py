@@ -193,10 +193,11 @@ class Ledger:
             first, last = max(day.start, node.first), min(day.end, node.last)
             gap = max(0.0, node.within(day.start, day.end) - day.alive.get(place.node, 0.0))
             there = min(life.within(first, last), day.present.get(place, 0.0) + gap)
-            lost = max(0.0, there - day.counted.get(place, 0.0))
+            # What follows the last sample of a day is counted on the next one, so a day may be above its time.
+            lost = there - day.counted.get(place, 0.0)
             seconds += lost * self.weight(day, place)
             size += lost * self.size(day, place)
-        return seconds, size
+        return max(0.0, seconds), max(0.0, size)
 
     def uncovered(self) -> dict[Place, float]:
         """Return the seconds of each whole GPU in MIG mode that no instance covered."""

@@ -4,13 +4,14 @@ The questions of a report, in PromQL, and where their answers go.
 What comes in: whether series are there more than once. What goes out: queries in which RANGE stands for the length of a
 part, each with the function that puts a row of its answer into the ledger.
 
-The rule: sums are Prometheus' own `increase()`. What no counter counts is looked at each `EVERY` seconds, at times that
+The rule: sums are what counters grew by. What no counter counts is looked at each `EVERY` seconds, at times that
 do not depend on the window: so the report of a week is the sum of those of its days.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from exporter.report.growth import grown
 from exporter.report.ledger import EVERY, Holder, Ledger, Node, Part, Place, Pod, Workload
 
 COPY_LABELS = ("job", "prometheus", "prometheus_replica", "replica")
@@ -72,7 +73,7 @@ def sums(*, copied: bool) -> tuple[Question, ...]:
         return f"max by ({by}) (sum by ({by}, {', '.join(COPY_LABELS)}) ({rates}))"
 
     def grew(by: str, name: str) -> str:
-        return summed(by, f"increase(gpusteward_{name}[RANGE])")
+        return summed(by, grown(f"gpusteward_{name}"))
 
     def rate(name: str) -> str:
         return summed(_HOLDER, f"rate(gpusteward_{name}[{EVERY}s])")

@@ -63,7 +63,7 @@ async def read(history: History, parts: Sequence[Window]) -> Ledger:
         part.metered.clear()
     if not ledger.spans:
         raise _nothing()
-    if not ledger.parts:
+    if not any((*ledger.observed.values(), *ledger.unanswered.values())):
         raise HistoryError(
             "this time has fewer than two samples of gpusteward's counters",
             cause="it is shorter than two scrapes, or the daemons began at its end",

@@ -310,3 +310,57 @@ def test_gaps_shorter_than_five_minutes_are_time_without_samples(serve: Serve, m
     assert memory["no samples"] == pytest.approx(80 * 48 * 5 / 10, rel=0.02)
     assert sum(memory.values()) == pytest.approx(80 * 48, rel=CLOSE)
     assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+
+
+def short(scrape: int, *, lasting: int = 45, every: int = 120) -> Iterator[Sample]:
+    """A day of 720 pods, one after the other, each with the whole GPU for 45 s; read at each scrape."""
+    names = ("container_allocated_seconds_total", "container_sm_seconds_total", "container_memory_byte_seconds_total")
+    pods = [("short", f"{number:03}", START + 7 + number * every) for number in range(DAY // every)]
+    for name, labels, when, value in week.samples([replace(GPU, boxes=(), until=START + 2 * DAY)]):
+        if when % scrape == 0:
+            yield name, labels, when, value
+    where = (("node", "n1"), ("gpu", "0"), ("uuid", "GPU-1"), ("gpu_instance", ""))
+    for namespace, pod, began in pods:
+        labels = (("namespace", namespace), ("pod", pod), ("container", "main"), *where)
+        for when in range(began - began % scrape + scrape, began + lasting + 300, scrape):
+            seconds = float(min(lasting, when - began))
+            for name, rate in zip(names, (1.0, 0.5, 40 * GIB), strict=True):
+                more = (("resource", "nvidia.com/gpu"),) if "allocated" in name else ()
+                yield f"gpusteward_{name}", (*labels, *more), when, seconds * rate
+
+
+@pytest.mark.parametrize("scrape", [15, 30, 60])
+def test_pods_that_live_for_a_few_scrapes_lose_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, scrape: int
+) -> None:
+    """Their counters begin above 0, and stay for five minutes; the last value is what they were allocated."""
+    monkeypatch.setattr(week, "STEP", scrape)
+    with serve(short(scrape)) as report:
+        row = rows(report.json())["short"]
+    assert row["allocated_gpu_hours"] == pytest.approx(9.0, rel=CLOSE)
+    assert row["used_gpu_hours"] == pytest.approx(4.5, rel=CLOSE)
+    assert row["idle_gpu_hours"] == pytest.approx(4.5, rel=CLOSE)
+    assert row["memory_gib_hours"] == pytest.approx(9 * 40, rel=CLOSE)
+
+
+@pytest.mark.parametrize("gap", [range(0), range(START - HOUR, START + 6 * HOUR)])
+def test_a_daemon_that_is_new_to_prometheus_only_does_not_bring_its_past(serve: Serve, gap: range) -> None:
+    """Its counters have grown for five days before the first sample, or the last sample is some hours old."""
+    days = replace(GPU, since=START - 5 * DAY)
+    made = (one for one in week.samples([days]) if one[2] >= (START - DAY if gap else START) and one[2] not in gap)
+    known = 48 - max(0, gap.stop - START) / HOUR if gap else 48
+    with serve(made) as report:
+        found = report.json()
+    assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(known, rel=CLOSE)
+    assert found["total"]["gpu_hours"] == pytest.approx(known, rel=CLOSE)
+    assert sum(hours(found).values()) == pytest.approx(80 * known, rel=CLOSE)
+
+
+def test_what_a_daemon_counts_while_prometheus_is_down_is_not_lost(serve: Serve) -> None:
+    """The counters go on, within a day."""
+    gap = range(START + 6 * HOUR, START + 9 * HOUR)
+    with serve(one for one in week.samples([GPU]) if one[2] not in gap) as report:
+        found = report.json()
+    assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert hours(found)["no samples"] == pytest.approx(0, abs=80 * 2 * STEP / HOUR)
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
