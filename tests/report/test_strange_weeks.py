@@ -364,3 +364,17 @@ def test_what_a_daemon_counts_while_prometheus_is_down_is_not_lost(serve: Serve)
     assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(48, rel=CLOSE)
     assert hours(found)["no samples"] == pytest.approx(0, abs=80 * 2 * STEP / HOUR)
     assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+
+
+def test_nodes_that_ended_are_named_with_their_cluster(serve: Serve) -> None:
+    """Of two nodes of one name, the one that ended; not one whose label changed, which goes on at once."""
+
+    def clusters(labels: dict[str, str], when: int) -> dict[str, str]:
+        cluster = {"n1": "a", "moved": "a" if when < START + DAY else "b"}[labels["node"]]
+        return {**labels, "cluster": cluster}
+
+    ended, moved = replace(GPU, until=START + DAY), replace(GPU, node="moved", uuid="GPU-2")
+    other = labelled(week.samples([GPU]), lambda labels, _: {**labels, "cluster": "b"})
+    with serve(chain(labelled(week.samples([ended, moved]), clusters), other)) as report:
+        notes = report.json()["notes"]
+    assert notes == ["nodes without samples at the end, which count until their last one: a/n1"]
