@@ -343,6 +343,18 @@ def test_pods_that_live_for_a_few_scrapes_lose_nothing(
     assert row["memory_gib_hours"] == pytest.approx(9 * 40, rel=CLOSE)
 
 
+def test_short_pods_lose_nothing_on_a_day_on_which_prometheus_is_new(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what had grown for long before the first sample is of another time."""
+    monkeypatch.setattr(week, "STEP", 30)
+    noon = START + 12 * HOUR
+    with serve(one for one in short(30) if one[2] >= noon) as report:
+        row = rows(report.json())["short"]
+    assert row["allocated_gpu_hours"] == pytest.approx(4.5, rel=2 * CLOSE)
+    assert row["memory_gib_hours"] == pytest.approx(4.5 * 40, rel=2 * CLOSE)
+
+
 @pytest.mark.parametrize("gap", [range(0), range(START - HOUR, START + 6 * HOUR)])
 def test_a_daemon_that_is_new_to_prometheus_only_does_not_bring_its_past(serve: Serve, gap: range) -> None:
     """Its counters have grown for five days before the first sample, or the last sample is some hours old."""
