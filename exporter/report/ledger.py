@@ -91,29 +91,43 @@ class Part:
     Attributes:
         start, end: Unix seconds.
         scraped: seconds with samples of each node, by the labels that tell copies of a series apart.
-        alive: seconds with samples of each node, copies counted once.
+        alive, present: seconds with samples of each node and of each device, copies counted once.
         counted: seconds that the counters of each device counted.
+        sizes, looks: the sum of the bytes of each device over its samples, and the number of these.
+        allotted, metered: the number of samples of each container's allocation, and of its SMs.
     """
 
     start: float
     end: float
     scraped: dict[Node, dict[tuple[str, ...], float]] = field(default_factory=lambda: defaultdict(dict))
     alive: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
+    present: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     counted: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    sizes: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    looks: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    allotted: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
+    metered: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
+
+    def unmetered(self, holder: Holder) -> float:
+        """Return the share of a container's samples in which nothing is known of its SMs."""
+        allotted = self.allotted.get(holder, 0.0)
+        return max(0.0, 1 - self.metered.get(holder, 0.0) / allotted) if allotted else float(holder not in self.metered)
 
 
 @dataclass
 class Ledger:
     """
-    Sums over a window.
+    Sums over a window. GPU time is in seconds of a whole GPU: each part of the window has weights of its own.
 
     Attributes:
-        capacity: bytes of each device, and of each physical GPU (`gpu_bytes`).
+        capacity: the last known bytes of each device, and of each physical GPU (`gpu_bytes`).
         parts: byte-seconds of each device by part.
-        observed, unanswered: seconds in which the driver answered for a device, and in which it did not.
+        observed, unanswered: GPU time in which the driver answered for a device, and in which it did not.
+        silent: `unanswered` in byte-seconds of the device.
         sliced: seconds in which a GPU was in MIG mode.
         spans, lives: the time of each node's samples, and of each device's.
-        allocated, sm, memory: of each container. A container without a figure of its SMs is missing in `sm`.
+        allocated, sm: GPU time of each container; its byte-seconds are in `memory`.
+        unmetered: of `allocated`, the time without a figure of the SMs.
         excess: of `sm`, what exceeded the allocation at its time, by steps of `EVERY` seconds.
         declared: byte-seconds of the limit of a container, or (container "") of a pod, while its device was read.
         within: of `declared`, what the holders held.
@@ -128,11 +142,13 @@ class Ledger:
     parts: dict[Place, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
     observed: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     unanswered: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    silent: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     sliced: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     spans: dict[Node, Span] = field(default_factory=lambda: defaultdict(Span))
     lives: dict[Place, Span] = field(default_factory=lambda: defaultdict(Span))
     allocated: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     sm: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
+    unmetered: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     excess: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     memory: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     declared: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
@@ -143,10 +159,15 @@ class Ledger:
     podless: bool = False
     days: list[Part] = field(default_factory=list)
 
-    def weight(self, place: Place) -> float:
-        """Return the share of its GPU's memory that a device is: 1 for a whole GPU."""
+    def size(self, part: Part, place: Place) -> float:
+        """Return the bytes of a device in a part of the window: their mean, because an instance's id can be reused."""
+        looks = part.looks.get(place)
+        return part.sizes[place] / looks if looks else self.capacity.get(place, 0.0)
+
+    def weight(self, part: Part, place: Place) -> float:
+        """Return the share of its GPU's memory that a device is in a part of the window: 1 for a whole GPU."""
         whole = self.gpu_bytes.get(place.whole)
-        return min(1.0, self.capacity.get(place, 0.0) / whole) if place.instance and whole else 1.0
+        return min(1.0, self.size(part, place) / whole) if place.instance and whole else 1.0
 
     def idle(self, holder: Holder) -> float:
         """
@@ -154,30 +175,34 @@ class Ledger:
 
         What a container used above its allocation at one time does not lessen what it left unused at another.
         """
-        allocated = self.allocated.get(holder, 0.0)
-        return min(allocated, max(0.0, allocated - self.sm.get(holder, 0.0) + self.excess.get(holder, 0.0)))
+        known = max(0.0, self.allocated.get(holder, 0.0) - self.unmetered.get(holder, 0.0))
+        return min(known, max(0.0, known - self.sm.get(holder, 0.0) + self.excess.get(holder, 0.0)))
 
-    def missing(self, place: Place) -> float:
+    def missing(self, place: Place) -> tuple[float, float]:
         """
-        Return the seconds without samples of a device, between its first and its last one.
+        Return the time without samples of a device, between its first and its last one: GPU time, and byte-seconds.
 
         A device that was not there while its node had samples is not missing: its GPU was replaced, or cut into other
-        MIG instances. `EVERY` is added to a node's gap, because Prometheus shows a sample for five minutes.
+        MIG instances. What a device did not count while it was there is missing: the gap was short.
         """
         life, node = self.lives.get(place), self.spans.get(place.node)
         if life is None or node is None:
-            return 0.0
-        seconds = 0.0
+            return 0.0, 0.0
+        seconds = size = 0.0
         for day in self.days:
-            own = life.within(day.start, day.end) - day.counted.get(place, 0.0)
-            gap = node.within(day.start, day.end) - day.alive.get(place.node, 0.0)
-            seconds += max(0.0, min(own, gap + EVERY))
-        return seconds
+            first, last = max(day.start, node.first), min(day.end, node.last)
+            gap = max(0.0, node.within(day.start, day.end) - day.alive.get(place.node, 0.0))
+            there = min(life.within(first, last), day.present.get(place, 0.0) + gap)
+            # What follows the last sample of a day is counted on the next one, so a day may be above its time.
+            lost = there - day.counted.get(place, 0.0)
+            seconds += lost * self.weight(day, place)
+            size += lost * self.size(day, place)
+        return max(0.0, seconds), max(0.0, size)
 
     def uncovered(self) -> dict[Place, float]:
         """Return the seconds of each whole GPU in MIG mode that no instance covered."""
         covered: dict[Place, float] = defaultdict(float)
         for place in self.capacity:
             counted = self.observed.get(place, 0.0) + self.unanswered.get(place, 0.0)
-            covered[place.whole] += counted * self.weight(place) if place.instance else 0.0
+            covered[place.whole] += counted if place.instance else 0.0
         return {gpu: max(0.0, seconds - covered.get(gpu, 0.0)) for gpu, seconds in self.sliced.items()}

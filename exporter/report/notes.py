@@ -22,8 +22,7 @@ def notes_of(ledger: Ledger, priced: Collection[str], window: Window) -> Iterabl
     first = min((span.first for span in ledger.spans.values()), default=window.start)
     if first - window.start > GONE_AFTER:
         yield f"the oldest sample is of {moment(first)}; nothing is known of the time before"
-    gone = sorted(node.name for node, span in ledger.spans.items() if window.end - span.last > GONE_AFTER)
-    if gone:
+    if gone := sorted(_gone(ledger, window)):
         yield f"nodes without samples at the end, which count until their last one: {_some(gone)}"
     if any(place not in ledger.capacity for place in ledger.parts):
         yield "the size of a device is unknown; the device is left out"
@@ -35,6 +34,19 @@ def notes_of(ledger: Ledger, priced: Collection[str], window: Window) -> Iterabl
         yield "some containers have no label pod: they are one row"
     known = set(ledger.models.values())
     yield from (f"price of {model}: no such model in this time" for model in priced if model not in known)
+
+
+def _gone(ledger: Ledger, window: Window) -> Iterable[str]:
+    """Yield the nodes that ended. One that goes on at once in another cluster has only another label."""
+    many = len({node.cluster for node in ledger.spans}) > 1
+    for node, span in ledger.spans.items():
+        if window.end - span.last <= GONE_AFTER:
+            continue
+        if not any(
+            other.name == node.name and other != node and abs(its.first - span.last) <= GONE_AFTER
+            for other, its in ledger.spans.items()
+        ):
+            yield f"{node.cluster}/{node.name}" if many else node.name
 
 
 def moment(seconds: float) -> str:

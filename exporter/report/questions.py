@@ -4,13 +4,14 @@ The questions of a report, in PromQL, and where their answers go.
 What comes in: whether series are there more than once. What goes out: queries in which RANGE stands for the length of a
 part, each with the function that puts a row of its answer into the ledger.
 
-The rule: sums are Prometheus' own `increase()`. What no counter counts is looked at each `EVERY` seconds, at times that
+The rule: sums are what counters grew by. What no counter counts is looked at each `EVERY` seconds, at times that
 do not depend on the window: so the report of a week is the sum of those of its days.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from exporter.report.growth import grown
 from exporter.report.ledger import EVERY, Holder, Ledger, Node, Part, Place, Pod, Workload
 
 COPY_LABELS = ("job", "prometheus", "prometheus_replica", "replica")
@@ -52,6 +53,17 @@ def models() -> Question:
     return Question(_had(f"{_NODE}, uuid, model", "gpu_info"), _model)
 
 
+def sizes() -> tuple[Question, ...]:
+    """Ask for the sizes of devices and GPUs; what is put into the ledger after them is weighted by them."""
+    size = "gpusteward_device_memory_total_bytes[RANGE]"
+    return (
+        Question(_had(_DEVICE, "device_memory_total_bytes"), _capacity),
+        Question(f"sum by ({_DEVICE}) (sum_over_time({size}))", _size),
+        Question(f"sum by ({_DEVICE}) (count_over_time({size}))", _look),
+        Question(_had(f"{_NODE}, uuid", "gpu_memory_total_bytes"), _gpu_bytes),
+    )
+
+
 def sums(*, copied: bool) -> tuple[Question, ...]:
     """Ask all else; where series are `copied`, each counts once."""
 
@@ -61,28 +73,29 @@ def sums(*, copied: bool) -> tuple[Question, ...]:
         return f"max by ({by}) (sum by ({by}, {', '.join(COPY_LABELS)}) ({rates}))"
 
     def grew(by: str, name: str) -> str:
-        return summed(by, f"increase(gpusteward_{name}[RANGE])")
+        return summed(by, grown(f"gpusteward_{name}"))
 
     def rate(name: str) -> str:
         return summed(_HOLDER, f"rate(gpusteward_{name}[{EVERY}s])")
 
-    counted = f"timestamp(gpusteward_device_observed_seconds_total){_GRID}"
+    there = f"group by ({_DEVICE}) (gpusteward_device_observed_seconds_total)"
     excess = f"({rate('container_sm_seconds_total')} - {rate('container_allocated_seconds_total')}) > 0"
     sliced = f'(group by ({_NODE}, uuid) (gpusteward_gpu_info{{mig="true"}})){_GRID}'
     return (
         Question(grew(f"{_DEVICE}, part", "device_memory_byte_seconds_total"), _part),
         Question(grew(_DEVICE, "device_observed_seconds_total"), _observed),
         Question(grew(_DEVICE, "device_unknown_seconds_total"), _unanswered),
-        Question(_had(_DEVICE, "device_memory_total_bytes"), _capacity),
-        Question(_had(f"{_NODE}, uuid", "gpu_memory_total_bytes"), _gpu_bytes),
         models(),
-        Question(f"min by ({_DEVICE}) (min_over_time({counted}))", _device_first),
-        Question(f"max by ({_DEVICE}) (max_over_time({counted}))", _device_last),
+        Question(f"count_over_time(({there}){_GRID}) * {EVERY}", _present),
+        Question(f"min_over_time((time() * ({there})){_GRID})", _device_first),
+        Question(f"max_over_time((time() * ({there})){_GRID})", _device_last),
         Question(f"sum by ({_NODE}, uuid) (count_over_time({sliced})) * {EVERY}", _sliced),
-        Question(grew(_HOLDER, "container_allocated_seconds_total"), _of_holder(lambda ledger: ledger.allocated)),
-        Question(grew(_HOLDER, "container_sm_seconds_total"), _of_holder(lambda ledger: ledger.sm)),
+        *_samples(),
+        Question(grew(_HOLDER, "container_allocated_seconds_total"), _allocated),
+        Question(grew(_HOLDER, "container_sm_seconds_total"), _of_holder(lambda ledger: ledger.sm, weighted=True)),
         Question(
-            f"sum by ({_HOLDER}) (sum_over_time(({excess}){_GRID})) * {EVERY}", _of_holder(lambda ledger: ledger.excess)
+            f"sum by ({_HOLDER}) (sum_over_time(({excess}){_GRID})) * {EVERY}",
+            _of_holder(lambda ledger: ledger.excess, weighted=True),
         ),
         Question(grew(_HOLDER, "container_memory_byte_seconds_total"), _of_holder(lambda ledger: ledger.memory)),
         *_limits(),
@@ -92,6 +105,16 @@ def sums(*, copied: bool) -> tuple[Question, ...]:
 
 def _had(by: str, name: str) -> str:
     return f"max by ({by}) (last_over_time(gpusteward_{name}[RANGE]))"
+
+
+def _samples() -> tuple[Question, ...]:
+    """Ask how many samples the allocation of each container has, whatever the number of its resources, and its SMs."""
+    allotted = f"sum by ({_HOLDER}, resource) (count_over_time(gpusteward_container_allocated_seconds_total[RANGE]))"
+    metered = "count_over_time(gpusteward_container_sm_seconds_total[RANGE])"
+    return (
+        Question(f"max by ({_HOLDER}) ({allotted})", _allotted),
+        Question(f"sum by ({_HOLDER}) ({metered})", _metered),
+    )
 
 
 def _limits() -> tuple[Question, ...]:
@@ -139,13 +162,30 @@ def _holder(ledger: Ledger, labels: Labels) -> Holder:
     return Holder(_place(labels), named.get("namespace", ""), named.get("pod", ""), named.get("container", ""))
 
 
-def _of_holder(amounts: Callable[[Ledger], dict[Holder, float]]) -> Enter:
-    """Add an answer to one of the ledger's amounts by container."""
+def _of_holder(amounts: Callable[[Ledger], dict[Holder, float]], *, weighted: bool = False) -> Enter:
+    """Add an answer to one of the ledger's amounts by container; `weighted` is GPU time."""
 
-    def enter(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-        amounts(ledger)[_holder(ledger, labels)] += value
+    def enter(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
+        holder = _holder(ledger, labels)
+        amounts(ledger)[holder] += value * (ledger.weight(part, holder.place) if weighted else 1.0)
 
     return enter
+
+
+def _allocated(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
+    holder = _holder(ledger, labels)
+    seconds = value * ledger.weight(part, holder.place)
+    ledger.allocated[holder] += seconds
+    if unmetered := part.unmetered(holder):
+        ledger.unmetered[holder] += seconds * unmetered
+
+
+def _allotted(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
+    part.allotted[_holder(ledger, labels)] += value
+
+
+def _metered(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
+    part.metered[_holder(ledger, labels)] += value
 
 
 def _scraped(_: Ledger, part: Part, labels: Labels, value: float) -> None:
@@ -165,6 +205,10 @@ def _node_last(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
     ledger.spans[_node(labels)].widen(last=value)
 
 
+def _present(_: Ledger, part: Part, labels: Labels, value: float) -> None:
+    part.present[_place(labels)] += value
+
+
 def _device_first(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
     ledger.lives[_place(labels)].widen(first=value)
 
@@ -178,17 +222,28 @@ def _part(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
 
 
 def _observed(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    ledger.observed[_place(labels)] += value
-    part.counted[_place(labels)] += value
+    place = _place(labels)
+    ledger.observed[place] += value * ledger.weight(part, place)
+    part.counted[place] += value
 
 
 def _unanswered(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    ledger.unanswered[_place(labels)] += value
-    part.counted[_place(labels)] += value
+    place = _place(labels)
+    ledger.unanswered[place] += value * ledger.weight(part, place)
+    ledger.silent[place] += value * ledger.size(part, place)
+    part.counted[place] += value
 
 
 def _capacity(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
     ledger.capacity[_place(labels)] = value
+
+
+def _size(_: Ledger, part: Part, labels: Labels, value: float) -> None:
+    part.sizes[_place(labels)] += value
+
+
+def _look(_: Ledger, part: Part, labels: Labels, value: float) -> None:
+    part.looks[_place(labels)] += value
 
 
 def _gpu_bytes(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from exporter.history.prometheus import History, HistoryError
 from exporter.history.windows import DAY, Window
 from exporter.report.ledger import Ledger, Node, Part
-from exporter.report.questions import COPY_LABELS, UP, Question, models, scrapes, sums
+from exporter.report.questions import COPY_LABELS, UP, Question, models, scrapes, sizes, sums
 
 SEARCH = 4 * 3600
 """Seconds between two looks for the first sample."""
@@ -48,20 +48,22 @@ async def models_of(history: History, parts: Sequence[Window]) -> set[str]:
 
 async def read(history: History, parts: Sequence[Window]) -> Ledger:
     """Ask everything about the parts of a window. Raises HistoryError, AskError."""
-    history.expect(len(parts) * len((*scrapes(), *sums(copied=False))))
-    ledger = Ledger()
-    for window in parts:
-        part = Part(window.start, window.end)
-        ledger.days.append(part)
+    history.expect(len(parts) * len((*sizes(), *scrapes(), *sums(copied=False))))
+    ledger = Ledger(days=[Part(window.start, window.end) for window in parts])
+    for part, window in zip(ledger.days, parts, strict=True):
+        await _ask(history, sizes(), window, ledger, part)
+    for part, window in zip(ledger.days, parts, strict=True):
         await _ask(history, scrapes(), window, ledger, part)
         copied = _copies(part)
         if (twice := _inseparable(part)) is not None:
             raise await _refusal(history, twice, window)
         ledger.copies |= copied
         await _ask(history, sums(copied=bool(copied)), window, ledger, part)
+        part.allotted.clear()
+        part.metered.clear()
     if not ledger.spans:
         raise _nothing()
-    if not ledger.parts:
+    if not any((*ledger.observed.values(), *ledger.unanswered.values())):
         raise HistoryError(
             "this time has fewer than two samples of gpusteward's counters",
             cause="it is shorter than two scrapes, or the daemons began at its end",

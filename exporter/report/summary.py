@@ -79,7 +79,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The idle time of one container name of a workload on one model, in seconds of a whole GPU."""
+    """
+    The allocated and idle time of one container name of a workload on one model, in seconds of a whole GPU.
+
+    `allocated` is that of all its pods and devices, used, idle or unknown. `cost` is that of the idle time.
+    """
 
     cluster: str
     namespace: str
@@ -147,10 +151,8 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
     handed: dict[Place, float] = defaultdict(float)
     idle: dict[tuple[str, str, Workload, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for holder in ledger.allocated.keys() | ledger.memory.keys():
-        weight = ledger.weight(holder.place)
-        allocated = ledger.allocated.get(holder, 0.0) * weight
-        unmeasured = 0.0 if holder in ledger.sm else allocated
-        rest = 0.0 if unmeasured else min(allocated, ledger.idle(holder) * weight)
+        allocated, rest = ledger.allocated.get(holder, 0.0), ledger.idle(holder)
+        unmeasured = min(allocated, ledger.unmetered.get(holder, 0.0))
         used = allocated - rest - unmeasured
         each = price(holder.place) if allocated else 0.0
         handed[holder.place] += allocated
@@ -162,19 +164,17 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
             row.memory += ledger.memory.get(holder, 0.0)
             row.cost += allocated * each
             row.idle_cost += rest * each
-        if rest:
-            where = (holder.place.node.cluster, holder.namespace)
-            key = (*where, named.workload(holder), holder.container, named.model(holder.place))
-            for index, amount in enumerate((allocated, rest, rest * each)):
-                idle[key][index] += amount
+        where = (holder.place.node.cluster, holder.namespace)
+        key = (*where, named.workload(holder), holder.container, named.model(holder.place))
+        for index, amount in enumerate((allocated, rest, rest * each)):
+            idle[key][index] += amount
     for holder, declared in ledger.declared.items():
         for row in (group(named.of(holder)), total):
             row.declared += declared
             row.within += ledger.within.get(holder, 0.0)
     for place in ledger.capacity:
-        weight = ledger.weight(place)
-        answered = ledger.observed.get(place, 0.0) * weight
-        silent = (ledger.unanswered.get(place, 0.0) + ledger.missing(place)) * weight
+        answered = ledger.observed.get(place, 0.0)
+        silent = ledger.unanswered.get(place, 0.0) + ledger.missing(place)[0]
         rest = max(0.0, answered - handed[place])
         free, unknown = free + rest, unknown + silent
         free_cost += rest * (price(place) if rest else 0.0)
@@ -186,7 +186,8 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         total.capacity += seconds
         if (name := named.of_place(gpu)) is not None:
             group(name).capacity += seconds
-    worst = sorted((Idle(*key, *amounts) for key, amounts in idle.items()), key=lambda one: (-one.cost, -one.idle))
+    stood = (Idle(*key, *amounts) for key, amounts in idle.items() if amounts[1])
+    worst = sorted(stood, key=lambda one: (-one.cost, -one.idle))
     return Report(
         by=by,
         currency=prices.currency if prices else "",
@@ -210,11 +211,11 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
 def memory_of(ledger: Ledger) -> dict[str, float]:
     """Return the byte-seconds of each part; their sum is capacity x time."""
     sums = dict.fromkeys((*PARTS, UNANSWERED, MISSING), 0.0)
-    for place, capacity in ledger.capacity.items():
+    for place in ledger.capacity:
         for part, amount in ledger.parts.get(place, {}).items():
             sums[part if part in PARTS else "unknown"] += amount
-        sums[UNANSWERED] += capacity * ledger.unanswered.get(place, 0.0)
-        sums[MISSING] += capacity * ledger.missing(place)
+        sums[UNANSWERED] += ledger.silent.get(place, 0.0)
+        sums[MISSING] += ledger.missing(place)[1]
     return sums
 
 

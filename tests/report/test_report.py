@@ -326,8 +326,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
     for number in range(draw(st.integers(0, 4))):
         holder = Holder(draw(st.sampled_from(places)), f"team-{number % 2}", f"pod-{number}", "main")
         ledger.allocated[holder] = draw(seconds)
-        if draw(st.booleans()):
-            ledger.sm[holder] = draw(seconds)
+        ledger.sm[holder], ledger.unmetered[holder] = draw(seconds), draw(seconds)
         ledger.memory[holder] = draw(seconds)
     return ledger
 

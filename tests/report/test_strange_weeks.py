@@ -252,3 +252,141 @@ def test_a_time_shorter_than_two_scrapes_is_said(serve: Serve) -> None:
     with serve(week.samples([GPU])) as report:
         told = report("--since", "10m", "--until", at(START + 180), code=1)
     assert "fewer than two samples" in told and "fix: set --since to a longer time" in told
+
+
+def test_an_idle_allocation_is_compared_with_all_that_its_workload_was_allocated(serve: Serve) -> None:
+    """Also with GPUs and replicas that were used all the time, and with those of unknown use."""
+    pair = [replace(GPU, uuid=f"GPU-{busy}", boxes=(replace(TRAIN, sm=float(busy)),)) for busy in (0, 1)]
+    llm = [
+        replace(GPU, uuid=f"GPU-{number}", boxes=(Box("team-b", f"llm-{number}", "main", "llm", 0, 1.0, sm),))
+        for number, sm in enumerate((0.0, *[1.0] * 7, None, None), 10)
+    ]
+    with serve(week.samples([*pair, *llm])) as report:
+        found = {one["workload"]: one for one in report.json()["idle"]}
+        text = report()
+    for workload, gpus in (("train", 2), ("llm", 10)):
+        assert found[workload]["allocated_gpu_hours"] == pytest.approx(gpus * 48, rel=CLOSE)
+        assert found[workload]["idle_gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert sorted(line.split()[-1] for line in text.splitlines() if "/Job/" in line) == ["10%", "50%"]
+
+
+def test_an_id_of_a_mig_instance_that_is_reused_has_the_size_of_its_time(serve: Serve) -> None:
+    """Days of 40 GiB and days of 10 GiB count as such, also if it changes at noon; the days add up to the whole."""
+    noon = START + 36 * HOUR
+    large = replace(GPU, instance="5", size=40 * GIB, gpu_size=80 * GIB, until=noon, boxes=(replace(TRAIN, held=0),))
+    small = replace(large, size=10 * GIB, since=noon + STEP, until=END)
+    with serve(chain.from_iterable(week.samples([one]) for one in (large, small))) as report:
+        found = report.json("--by", "workload")
+        days = [report.json("--since", "1d", "--until", at(START + day * DAY), "--by", "workload") for day in (1, 2)]
+    row = rows(found)["team-a/Job/train"]
+    assert row["allocated_gpu_hours"] == pytest.approx(36 / 2 + 12 / 8, rel=CLOSE)
+    assert row["idle_gpu_hours"] == pytest.approx((36 / 2 + 12 / 8) / 2, rel=CLOSE)
+    assert rows(found)["(no MIG instance)"]["gpu_hours"] == pytest.approx(36 / 2 + 12 * 7 / 8, rel=2 * CLOSE)
+    for part in ("team-a/Job/train", "(no MIG instance)"):
+        alone = sum(rows(day)[part]["gpu_hours"] for day in days)
+        assert alone == pytest.approx(rows(found)[part]["gpu_hours"], rel=CLOSE)
+
+
+@pytest.mark.parametrize("known", [DAY, 12 * HOUR])
+def test_time_without_a_figure_of_the_sms_is_unknown(serve: Serve, known: int) -> None:
+    """Also if the container has a figure at another time, on another day or on the same one."""
+    later = range(START + known, END + 1)
+    made = (one for one in week.samples([GPU]) if "sm_seconds" not in one[0] or one[2] not in later)
+    with serve(made) as report:
+        row = rows(report.json())["team-a"]
+    assert row["used_gpu_hours"] == pytest.approx(known / HOUR / 2, rel=2 * CLOSE)
+    assert row["idle_gpu_hours"] == pytest.approx(known / HOUR / 2, rel=2 * CLOSE)
+    assert row["unmeasured_gpu_hours"] == pytest.approx(48 - known / HOUR, rel=2 * CLOSE)
+
+
+def test_gaps_shorter_than_five_minutes_are_time_without_samples(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that is down four minutes of every ten loses this time, and the capacity does not."""
+    monkeypatch.setattr(week, "STEP", 60)
+    dead = set(chain.from_iterable(range(start, start + 240, 60) for start in range(START + 360, END, 600)))
+    with serve(week.samples([replace(GPU, dead=dead)])) as report:
+        found = report.json()
+    memory = hours(found)
+    # The minute before the first sample after a gap is lost, too: the counters begin at 0.
+    assert memory["no samples"] == pytest.approx(80 * 48 * 5 / 10, rel=0.02)
+    assert sum(memory.values()) == pytest.approx(80 * 48, rel=CLOSE)
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+
+
+def short(scrape: int, *, lasting: int = 45, every: int = 120) -> Iterator[Sample]:
+    """A day of 720 pods, one after the other, each with the whole GPU for 45 s; read at each scrape."""
+    names = ("container_allocated_seconds_total", "container_sm_seconds_total", "container_memory_byte_seconds_total")
+    pods = [("short", f"{number:03}", START + 7 + number * every) for number in range(DAY // every)]
+    for name, labels, when, value in week.samples([replace(GPU, boxes=(), until=START + 2 * DAY)]):
+        if when % scrape == 0:
+            yield name, labels, when, value
+    where = (("node", "n1"), ("gpu", "0"), ("uuid", "GPU-1"), ("gpu_instance", ""))
+    for namespace, pod, began in pods:
+        labels = (("namespace", namespace), ("pod", pod), ("container", "main"), *where)
+        for when in range(began - began % scrape + scrape, began + lasting + 300, scrape):
+            seconds = float(min(lasting, when - began))
+            for name, rate in zip(names, (1.0, 0.5, 40 * GIB), strict=True):
+                more = (("resource", "nvidia.com/gpu"),) if "allocated" in name else ()
+                yield f"gpusteward_{name}", (*labels, *more), when, seconds * rate
+
+
+@pytest.mark.parametrize("scrape", [15, 30, 60])
+def test_pods_that_live_for_a_few_scrapes_lose_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, scrape: int
+) -> None:
+    """Their counters begin above 0, and stay for five minutes; the last value is what they were allocated."""
+    monkeypatch.setattr(week, "STEP", scrape)
+    with serve(short(scrape)) as report:
+        row = rows(report.json())["short"]
+    assert row["allocated_gpu_hours"] == pytest.approx(9.0, rel=CLOSE)
+    assert row["used_gpu_hours"] == pytest.approx(4.5, rel=CLOSE)
+    assert row["idle_gpu_hours"] == pytest.approx(4.5, rel=CLOSE)
+    assert row["memory_gib_hours"] == pytest.approx(9 * 40, rel=CLOSE)
+
+
+def test_short_pods_lose_nothing_on_a_day_on_which_prometheus_is_new(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what had grown for long before the first sample is of another time."""
+    monkeypatch.setattr(week, "STEP", 30)
+    noon = START + 12 * HOUR
+    with serve(one for one in short(30) if one[2] >= noon) as report:
+        row = rows(report.json())["short"]
+    assert row["allocated_gpu_hours"] == pytest.approx(4.5, rel=2 * CLOSE)
+    assert row["memory_gib_hours"] == pytest.approx(4.5 * 40, rel=2 * CLOSE)
+
+
+@pytest.mark.parametrize("gap", [range(0), range(START - HOUR, START + 6 * HOUR)])
+def test_a_daemon_that_is_new_to_prometheus_only_does_not_bring_its_past(serve: Serve, gap: range) -> None:
+    """Its counters have grown for five days before the first sample, or the last sample is some hours old."""
+    days = replace(GPU, since=START - 5 * DAY)
+    made = (one for one in week.samples([days]) if one[2] >= (START - DAY if gap else START) and one[2] not in gap)
+    known = 48 - max(0, gap.stop - START) / HOUR if gap else 48
+    with serve(made) as report:
+        found = report.json()
+    assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(known, rel=CLOSE)
+    assert found["total"]["gpu_hours"] == pytest.approx(known, rel=CLOSE)
+    assert sum(hours(found).values()) == pytest.approx(80 * known, rel=CLOSE)
+
+
+def test_what_a_daemon_counts_while_prometheus_is_down_is_not_lost(serve: Serve) -> None:
+    """The counters go on, within a day."""
+    gap = range(START + 6 * HOUR, START + 9 * HOUR)
+    with serve(one for one in week.samples([GPU]) if one[2] not in gap) as report:
+        found = report.json()
+    assert rows(found)["team-a"]["allocated_gpu_hours"] == pytest.approx(48, rel=CLOSE)
+    assert hours(found)["no samples"] == pytest.approx(0, abs=80 * 2 * STEP / HOUR)
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+
+
+def test_nodes_that_ended_are_named_with_their_cluster(serve: Serve) -> None:
+    """Of two nodes of one name, the one that ended; not one whose label changed, which goes on at once."""
+
+    def clusters(labels: dict[str, str], when: int) -> dict[str, str]:
+        cluster = {"n1": "a", "moved": "a" if when < START + DAY else "b"}[labels["node"]]
+        return {**labels, "cluster": cluster}
+
+    ended, moved = replace(GPU, until=START + DAY), replace(GPU, node="moved", uuid="GPU-2")
+    other = labelled(week.samples([GPU]), lambda labels, _: {**labels, "cluster": "b"})
+    with serve(chain(labelled(week.samples([ended, moved]), clusters), other)) as report:
+        notes = report.json()["notes"]
+    assert notes == ["nodes without samples at the end, which count until their last one: a/n1"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -63,7 +63,7 @@ class Device:
     until: int = END
     silent: range = field(default_factory=lambda: range(0))
     """Seconds in which the driver does not answer for it."""
-    dead: range = field(default_factory=lambda: range(0))
+    dead: Collection[int] = field(default_factory=lambda: range(0))
     """Seconds in which the daemon is not there; its counters begin at 0 afterwards."""
 
 
