@@ -64,7 +64,6 @@ BOARD = Board(
         .column("Idle", f"topk(50, {_IDLE})", "short")
         .column("Allocated", _most_idle(e.ALLOCATED_HOURS), "short")
         .column("Used", _most_idle(e.USED_HOURS), "short")
-        .column("Unknown", _most_idle(e.UNKNOWN_HOURS), "short")
         .column("Declared memory not needed", _most_idle(e.NOT_NEEDED), "percentunit"),
         table("Idle GPU-hours by container", "namespace, pod, container, model", height=10)
         .about("The 50 containers with the most idle GPU-hours within the chosen time. Click a pod to open it.")
