@@ -98,9 +98,10 @@ async def test_an_earlier_round_is_forgotten() -> None:
     await asyncio.sleep(0)
     assert kept() is not None
     await latest.publish(replace(busy(), round=2), Tally())
-    while kept() is not None:
-        await asyncio.wait({rendering}, timeout=0.001)
-        assert not rendering.done()
+    async with asyncio.timeout(10):
+        while kept() is not None:
+            await asyncio.wait({rendering}, timeout=0.001)
+            assert not rendering.done()
     rendering.cancel()
 
 
