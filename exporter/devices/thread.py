@@ -37,6 +37,10 @@ class DriverHungError(Exception):
     """A call has not returned within the deadline; the message names it."""
 
 
+class ThreadEndedError(Exception):
+    """The thread was closed: the daemon stops."""
+
+
 class _AbandonedError(Exception):
     """The caller no longer waits for this work."""
 
@@ -73,10 +77,11 @@ class DriverThread:
         """
         Run `work` on the thread and return its result.
 
-        Raises the errors of `work`, and `DriverHungError` while this call or an earlier one overruns the deadline.
+        Raises the errors of `work`, `DriverHungError` while this call or an earlier one overruns the deadline, and
+        `ThreadEndedError` after `close`.
         """
         if self._closed:
-            raise RuntimeError("the driver thread has ended")
+            raise ThreadEndedError
         self._refuse_if_hung()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

@@ -25,6 +25,7 @@ from exporter.accounts import integrals
 from exporter.accounts.snapshot import make_snapshot
 from exporter.base.clock import Clock
 from exporter.devices import DeviceError, DeviceSource, DevicesSample
+from exporter.devices.thread import ThreadEndedError
 from exporter.host import HostSource
 from exporter.kube import InventorySource
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Snapshot
@@ -230,6 +231,8 @@ class Sampler:
                 snapshot = await self.round(only, latest, by_time=by_time)
             except DeviceError:
                 raise
+            except ThreadEndedError:
+                return None  # a caller of `fresh` asks while the daemon stops
             except Exception:
                 # A bug of gpusteward must not end the daemon that protects neighbours: this round is lost, and counted.
                 log.exception("sampling.round_failed", round=self._rounds)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from driver.node import FakeNode, FakeProcess, FakeSample, GiB, gpus, until
-from exporter.devices.thread import DriverHungError, DriverThread
+from exporter.devices.thread import DriverHungError, DriverThread, ThreadEndedError
 from exporter.model import GpuUuid
 from sources.nvml import Answered, Open, Program
 
@@ -224,7 +224,7 @@ async def test_a_thread_that_has_ended_takes_no_work() -> None:
     assert await thread.run(lambda: 1) == 1
     await thread.close(lambda: None, within=1.0)
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ThreadEndedError):
         await thread.run(lambda: 2)
 
 

@@ -9,9 +9,11 @@ from random import Random
 from typing import Any
 
 import pytest
+import structlog
 
 from exporter.accounts.snapshot import holders, make_snapshot
 from exporter.devices import DeviceError, DevicesSample
+from exporter.devices.thread import ThreadEndedError
 from exporter.limits.loading import builtin
 from exporter.metrics.exposition import STALE_AFTER
 from exporter.model import (
@@ -383,6 +385,16 @@ async def test_a_failed_round_is_counted_and_the_next_one_comes() -> None:
     world.broken = ZeroDivisionError("a bug")
     latest = await run(world)
     assert (latest.tally.rounds, latest.tally.failures, latest.snapshot) == (2, 2, None)
+
+
+async def test_a_round_for_a_caller_of_a_stopping_daemon_is_no_failure() -> None:
+    """An action asks for a fresh reading while the daemon stops: it gets none, and no error is logged or counted."""
+    world, latest = node(6.0, held=GIB), Latest()
+    world.broken = ThreadEndedError()
+    sampler = Sampler(node="n", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
+    with structlog.testing.capture_logs() as lines:
+        assert await sampler.fresh({ONE}, latest) is None
+    assert (latest.tally.failures, lines) == (0, [])
 
 
 async def test_a_driver_that_is_lost_for_good_ends_the_daemon() -> None:

@@ -19,6 +19,7 @@ import pytest
 from driver.node import FakeNode, Variant
 from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.nvml import NvmlSource
+from exporter.devices.thread import ThreadEndedError
 from exporter.model import GpuSample
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ async def nvml(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     for switch in (fake_node.folder / "switches").iterdir():
         switch.unlink(missing_ok=True)
     for source in opened:
-        with contextlib.suppress(DeviceError, RuntimeError):  # ended by the driver, or closed, as the test wanted it
+        with contextlib.suppress(DeviceError, ThreadEndedError):  # ended by the driver, or closed by the test
             await _answered(source)
         await source.close()
 
