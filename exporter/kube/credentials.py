@@ -52,7 +52,7 @@ class Access:
     proxy: str | None = None
 
     def tls(self) -> ssl.SSLContext:
-        """Say whom to trust, and which certificate to show. Raises OSError."""
+        """Return what TLS needs: the certificates to trust, and our own. Raises OSError."""
         context = ssl.create_default_context(cafile=self.authority)
         if self.certificate:
             context.load_cert_chain(self.certificate, self.key)
