@@ -95,6 +95,10 @@ class Installed:
         """All pods of its namespace."""
         return list((await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods"))["items"])
 
+    async def gone(self) -> bool:
+        """Whether no pod of its namespace is left."""
+        return not await self.pods()
+
     async def page(self, *, ready: bool = True) -> str:
         """What it exports, asked for where Prometheus would ask, which does so before it is ready, too."""
         address = (await self.pod(ready=ready))["status"]["podIP"]
@@ -266,6 +270,8 @@ async def released(bed: Bed, api: Api, folder: Path) -> AsyncIterator[Release]:
         finally:
             release.helm("uninstall", "--ignore-not-found")
             await api.delete(f"/api/v1/namespaces/{namespace}")
+            # A pod that is only now starting would write its journal beside the next test's.
+            await until(release.gone, "the pods of the release to be gone", PATIENT)
 
 
 async def objects(api: Api, *, but: str = "") -> set[str]:

@@ -122,8 +122,8 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
 
     The snapshot, the metrics, the decisions, the preview, `gpusteward explain` and the log all say the same.
     """
-    whole = film(tmp_path / "film.jsonl.gz", (CALM, 3.0), (OVER, 36.0), (CALM, 20.0))
-    daemon = start_run(whole)
+    whole = film(tmp_path / "film.jsonl.gz", (CALM, 8.0), (OVER, 45.0), (CALM, 20.0))
+    daemon = start_run(whole, warn_after="5s")  # each state lasts long enough to be met on a machine with other work
     daemon.until(reached("ok"), "the calm beginning")
     page = daemon.get("/metrics")[1]
     zeros = series(page, "dry_run_actions_total", "action", "namespace")
@@ -151,14 +151,14 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     assert standing(due)["over_since"] == pytest.approx(over["over_since"], abs=0.01)
     (decision,) = due["policy"]["recent"]
     assert (decision["kind"], decision["action"], decision["pod"]) == ("dry_run", "evict", ANNA[1])
-    assert 31 < decision["at"] - decision["over_since"] < 40
+    assert 35 < decision["at"] - decision["over_since"] < 44
     assert json.loads(daemon.get("/api/v1/decisions")[1])["recent"] == [decision]
     page = exported(daemon, "dry_run_actions_total", {("evict", ANNA[0]): 1}, "action", "namespace")
     assert set(series(page, "actions_total", "action", "namespace").values()) == {0.0}, "without an API server"
     assert series(page, "budget_remaining", "scope") == {("node",): 3, ("namespace",): 2}, "a dry run spends nothing"
     over_for = series(page, "container_over_limit_seconds_total", "namespace", "pod", "container", "uuid")
     (seconds,) = [value for key, value in over_for.items() if key[:3] == ANNA]
-    assert 31 < seconds < 40
+    assert 35 < seconds < 49
 
     daemon.until(reached("held"), "the end of the excess")  # its level falls, at half the speed
     states(daemon, "held")

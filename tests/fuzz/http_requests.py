@@ -42,6 +42,8 @@ STATUSES = {100, 200, 400, 401, 404, 405, 408, 413, 417, 431, 503}
 OURS = (200, 401, 404, 405)
 _START = re.compile(rb"HTTP/[0-9]\.[0-9] ([0-9]{3}) [^\r\n]*\r\n")
 _TOKEN = re.compile(rb"[A-Za-z0-9+/=]{8,}")
+_INTERVAL = 1e6
+"""Seconds between two rounds. After three of them the pods are withdrawn, and with them what a page must not tell."""
 _TURNS = 400
 """Turns of the loop that an answer may take: a page of some hundred kB goes out in parts of 16 kB."""
 
@@ -125,7 +127,12 @@ class _World:
         clock, latest = SystemClock(), Latest()
         await latest.publish(replace(busy(), taken_at=clock.time(), monotonic=clock.monotonic()), Tally(rounds=1))
         answers = Answers(
-            latest, Exposition(latest, node="n", version="1"), lambda: 5.0, clock, "gpusteward 1", clock.monotonic()
+            latest,
+            Exposition(latest, node="n", version="1"),
+            lambda: _INTERVAL,
+            clock,
+            "gpusteward 1",
+            clock.monotonic(),
         )
         guarded = Gate()
         guarded.exchange(Security(users={NAME: bcrypt.hashpw(PASSWORD, b"$2b$04$7Gjb3QyJG2Rk8BCJlkm5ze")}))

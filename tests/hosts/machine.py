@@ -14,6 +14,7 @@ import os
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,15 +82,19 @@ class Machine:
             )  # fmt: skip
         _prefer(self._process.pid)
         deadline = time.monotonic() + BOOTS_WITHIN_S
-        while not self.agent.answers():
-            if self._process.poll() is not None:
-                raise GuestError(f"QEMU ended with {self._process.returncode}:\n{self._said()}")
-            if time.monotonic() > deadline:
-                raise GuestError(f"the guest does not answer after {BOOTS_WITHIN_S:.0f} s:\n{self._said()}")
-            time.sleep(0.5)
+        if self._drives.memory:
+            self._await(self._restored, deadline)
+            self._monitor("cont")
+        self._await(self.agent.answers, deadline)
 
     def suspend(self, memory: Path) -> None:
-        """Write its memory and devices to a file, and end it. With `disk` of this moment a machine can go on."""
+        """
+        Write its memory and devices to a file, and end it. With `disk` of this moment a machine can go on.
+
+        It is stopped before: what an emulated processor writes meanwhile may be missed. Such a guest once went on with
+        a timer without a function, and its kernel panicked.
+        """
+        self._monitor("stop")
         self._monitor("migrate", uri=f"exec:cat > '{memory}'")
         deadline = time.monotonic() + SUSPENDS_WITHIN_S
         while (state := self._monitor("query-migrate")["status"]) != "completed":
@@ -106,6 +111,22 @@ class Machine:
         if process is not None:
             process.kill()
             process.wait()
+
+    def _await(self, condition: Callable[[], bool], deadline: float) -> None:
+        assert self._process is not None
+        while not condition():
+            if self._process.poll() is not None:
+                raise GuestError(f"QEMU ended with {self._process.returncode}:\n{self._said()}")
+            if time.monotonic() > deadline:
+                raise GuestError(f"the guest does not answer after {BOOTS_WITHIN_S:.0f} s:\n{self._said()}")
+            time.sleep(0.5)
+
+    def _restored(self) -> bool:
+        """Tell whether the memory of the suspended machine is read."""
+        try:
+            return bool(self._monitor("query-status")["status"] == "paused")
+        except OSError:  # the port is not there yet
+            return False
 
     def _monitor(self, command: str, **arguments: object) -> Any:
         """Ask QEMU itself (QMP)."""
@@ -124,13 +145,14 @@ class Machine:
 
     def _said(self) -> str:
         logs = [self.folder / name for name in ("qemu.log", "console.log")]
-        return "\n".join(log.read_text(errors="replace")[-1500:] for log in logs if log.exists())
+        return "\n".join(log.read_text(errors="replace")[-4000:] for log in logs if log.exists())
 
     def _command(self) -> list[str]:
         drives, forwards = self._drives, [f"hostfwd=tcp:{h}:{at}-:{port}" for port, (h, at) in self._forwards.items()]
         serial = f"socket,id=agent,path={self.folder / 'agent'},server=on,wait=off"
         return [
-            *hardware(),
+            PROGRAM, "-accel", "tcg,thread=single", "-cpu", PROCESSOR, "-smp", "1", "-m", str(MEMORY_MB),
+            "-display", "none", "-no-reboot",
             "-serial", f"file:{self.folder / 'console.log'}",
             "-qmp", f"unix:{self.folder / 'monitor'},server=on,wait=off",
             "-kernel", str(drives.kernel), "-initrd", str(drives.initrd), "-append", APPEND,
@@ -151,12 +173,4 @@ def _prefer(pid: int) -> None:
     os.setpriority(os.PRIO_PROCESS, pid, NICE)
 
 
-def hardware() -> list[str]:
-    """Name QEMU and what it emulates: memory fits no other machine."""
-    return [
-        PROGRAM, "-accel", "tcg,thread=single", "-cpu", PROCESSOR, "-smp", "1", "-m", str(MEMORY_MB),
-        "-display", "none", "-no-reboot",
-    ]  # fmt: skip
-
-
-__all__ = ["Drives", "Machine", "hardware"]
+__all__ = ["PROGRAM", "Drives", "Machine"]

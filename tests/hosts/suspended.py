@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import build
-from hosts import guest
+from hosts import guest, machine
 from hosts.agent import Agent
-from hosts.machine import APPEND, Drives, Machine, hardware
+from hosts.machine import PROGRAM, Drives, Machine
 
 SIZE = "1G"
 """Of the disk of programs: sparse."""
@@ -40,8 +40,8 @@ def suspended(programs: Path, prepare: Callable[[Agent], None], token: str) -> D
     token:    the bed's mark, for the machine that makes it.
     """
     made = guest.guest()
-    done = Path(prepare.__code__.co_filename).read_text()
-    parts = (made.disk.parent.name, _digest(programs), *hardware(), APPEND, _version(), done)
+    done = (Path(file).read_text() for file in (machine.__file__, prepare.__code__.co_filename))
+    parts = (made.disk.parent.name, _digest(programs), _version(), *done)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     folder = build.cache() / "guests" / f"suspended-{key}"
     with (folder.parent / "suspended.lock").open("w") as lock:
@@ -63,16 +63,16 @@ def _make(folder: Path, programs: Path, made: guest.Guest, prepare: Callable[[Ag
         draft.mkdir()
         guest.image(programs, draft / PROGRAMS, SIZE)
         drives = Drives(made.kernel, made.initrd, made.disk, draft / PROGRAMS)
-        machine = Machine(Path(unfinished, "machine"), drives, token)
+        booted = Machine(Path(unfinished, "machine"), drives, token)
         try:
-            machine.start()
+            booted.start()
             print(f"it answers after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-            prepare(machine.agent)
+            prepare(booted.agent)
             print(f"it is ready after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-            machine.suspend(draft / MEMORY)
+            booted.suspend(draft / MEMORY)
         finally:
-            machine.stop()
-        machine.disk.rename(draft / DISK)
+            booted.stop()
+        booted.disk.rename(draft / DISK)
         draft.rename(folder)
     print(f"suspended the guest after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
@@ -86,7 +86,7 @@ def _digest(folder: Path) -> str:
 
 
 def _version() -> str:
-    return subprocess.run([hardware()[0], "--version"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
 
 
 __all__ = ["suspended"]
