@@ -92,8 +92,8 @@ class Machine:
         Write its memory and devices to a file, and end it. With `disk` of this moment a machine can go on.
 
         It is stopped before: what an emulated processor writes meanwhile may be missed
-        (https://bugs.launchpad.net/mos/7.0.x/+bug/1371130/comments/35). One went on with a timer without a function, and
-        its kernel panicked.
+        (https://bugs.launchpad.net/mos/7.0.x/+bug/1371130/comments/35). One went on with a timer without
+        a function, and its kernel panicked.
         """
         self._monitor("stop")
         self._monitor("migrate", uri=f"exec:cat > '{memory}'")
