@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-COMMAND = Path(sys.executable).parent / "gpusteward"
+from enforcer.cli import main
 
 
 @pytest.mark.parametrize(("command", "option"), [("advise", "--min-days"), ("report", "--top")])
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
-def test_a_count_is_at_least_one(command: str, option: str, text: str) -> None:
+def test_a_count_is_at_least_one(command: str, option: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The error names the option, what was expected, and what was found."""
-    words = [str(COMMAND), command, "--prometheus", "http://127.0.0.1:9", option, text]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{option}: expected a whole number of at least 1, got {text!r}" in done.stderr
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--prometheus", "http://127.0.0.1:9", option, text])
+    assert ended.value.code == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f"{option}: expected a whole number of at least 1, got {text!r}" in err
