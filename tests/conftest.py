@@ -6,6 +6,8 @@ What is faked: the driver library (and so the GPU). What is not: everything else
 """
 
 import gc
+import logging
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -38,3 +40,12 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """Let no full collection look through all tests again: half a second each time."""
     gc.freeze()
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """A test may set up the log of its process, which all tests share."""
+    before, handlers = structlog.get_config(), logging.root.handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.root.handlers[:] = handlers

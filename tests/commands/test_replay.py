@@ -2,15 +2,12 @@
 
 import asyncio
 import json
-import logging
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from enforcer.cli import main
 from enforcer.messages.log_lines import lines
@@ -24,6 +21,8 @@ from exporter.model import Snapshot
 from exporter.simulated import SimulatedNode
 from recordings import BEGINNING, SteppedClock, record
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
 HURRIED = """
 policy: {mode: enforce, warn_after: 15s, grace: 30s, hold_off: 10s, spacing: 3m}
 """
@@ -36,15 +35,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snap
     clock = SteppedClock(250.0)
     node = SimulatedNode(clock.time, started_at=BEGINNING)
     return path, asyncio.run(record(path, node, clock))
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """The command sets up the log of its process, which here is shared by all tests."""
-    before, handlers = structlog.get_config(), logging.root.handlers[:]
-    yield
-    structlog.configure(**before)
-    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture

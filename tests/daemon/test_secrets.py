@@ -17,7 +17,6 @@ from threading import Thread
 
 import bcrypt
 import pytest
-import structlog
 import yaml
 
 from daemon.commands import COMMAND, gpusteward
@@ -179,6 +178,7 @@ def echo() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("made", KUBE.values(), ids=KUBE)
 async def test_no_error_of_the_api_server_shows_a_kubeconfig(
     tmp_path: Path, echo: str, capfd: pytest.CaptureFixture[str], made: Callable[[str], str]
@@ -193,7 +193,6 @@ async def test_no_error_of_the_api_server_shows_a_kubeconfig(
             await client.get("/api/v1/pods")
     finally:
         await client.close()
-        structlog.reset_defaults()
     shows_none(str(refused.value), client.server, *capfd.readouterr())
 
 
