@@ -318,7 +318,7 @@ async def test_a_connection_that_cannot_be_had_is_told_from_an_answer_that_does_
     url = f"https://127.0.0.1:{mute.sockets[0].getsockname()[1]}"
     async with serving(silent) as server:
         for there, meaning in ((Server(url), Heard.FAILED), (server, Heard.AMBIGUOUS)):
-            async with evicting(tmp_path, there, deadline=2.0) as (evict, _):
+            async with evicting(tmp_path, there, deadline=1.0) as (evict, _):
                 answer = await evict.act(action(), DECISION)
             assert (answer.heard, answer.status) == (meaning, None)
         release.set()

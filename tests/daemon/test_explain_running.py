@@ -175,7 +175,7 @@ def stranger(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, li
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", asked

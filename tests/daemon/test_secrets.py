@@ -170,7 +170,7 @@ class _Echo(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def echo() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -1,14 +1,12 @@
 """
 Validators of JSON schemas and of Kubernetes' objects.
 
-In: an object. Out: nothing, or an error of the validator. Law: they are imported when they are first used, without
-their grammars of addresses: those take 1.3 s of CPU in each process, for formats that are not asked for.
+In: an object. Out: nothing, or an error of the validator. Law: they are imported when they are first used.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -29,7 +27,6 @@ def validate(value: object, schema: Mapping[str, Any]) -> None:
 
 def known_to_kubernetes(value: Mapping[str, Any], version: str) -> bool:
     """Compare an object with the schema of this version of Kubernetes, strictly, and say whether it has one."""
-    _import_quickly()
     import kubernetes_validate
 
     try:
@@ -41,14 +38,9 @@ def known_to_kubernetes(value: Mapping[str, Any], version: str) -> bool:
 @cache
 def _validator(schema: str) -> Any:
     """Make the validator of a schema, which is checked itself."""
-    _import_quickly()
     from jsonschema.validators import validator_for
 
     known = json.loads(schema)
     made = validator_for(known)
     made.check_schema(known)
     return made(known)
-
-
-def _import_quickly() -> None:
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # "not there", as the import system has it

@@ -49,7 +49,7 @@ def daemon(answers: Answers) -> Iterator[int]:
             """Keep the test's output clean."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server.server_port

@@ -35,7 +35,7 @@ class _Scraped(BaseHTTPRequestHandler):
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Start a Prometheus that scrapes the golden page."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         with scraping(f"127.0.0.1:{server.server_port}", tmp_path_factory.mktemp("prometheus")) as running:
             yield running

@@ -67,7 +67,7 @@ def overheard(daemon: Daemon) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Between) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"127.0.0.1:{server.server_port}", heard
         server.shutdown()
 

@@ -79,7 +79,7 @@ class _Serving:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Scraped)
 
     def __enter__(self) -> str:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return f"127.0.0.1:{self._server.server_port}"
 
     def __exit__(self, *_: object) -> None:

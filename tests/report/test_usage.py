@@ -38,7 +38,7 @@ def answering(status: int, asked: Event | None = None, answer: Event | None = No
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Answering)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from enforcer.policy.last_look import Live
+from enforcer.runtime import live_pod
 from enforcer.runtime.live_pod import LivePods
 from exporter.base.clock import SystemClock
 from exporter.kube.client import Client
@@ -109,12 +110,16 @@ async def test_half_an_answer_is_none(tmp_path: Path, path: str, code: int) -> N
 
 @pytest.mark.fault(58)
 @pytest.mark.parametrize("held", [f"{PLACE}/pods/{ACTION.pod}", PLACE])
-async def test_one_answer_does_not_grow_old_while_the_other_is_waited_for(tmp_path: Path, held: str) -> None:
-    """A consent, or a pod, that was read more than a second before the other answer came is no look of this moment."""
+async def test_one_answer_does_not_grow_old_while_the_other_is_waited_for(
+    tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consent, or a pod, that was read `FRESH` before the other answer came is no look of this moment."""
     world = World()
     world.held = held
     async with looking(tmp_path, world) as (asking, _):
-        with pytest.raises(KubeError, match="of one another"):
-            await asking(ACTION)
+        with monkeypatch.context() as hurried:
+            hurried.setattr(live_pod, "FRESH", 0.1)
+            with pytest.raises(KubeError, match="of one another"):
+                await asking(ACTION)
         world.opened.set()
         assert (await asking(ACTION)).labels == LABELS

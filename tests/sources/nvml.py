@@ -18,7 +18,7 @@ import pytest
 
 from driver.node import FakeNode, Variant
 from exporter.devices import DeviceError, DevicesSample
-from exporter.devices.nvml import NvmlSource
+from exporter.devices.nvml import NvmlSource, events
 from exporter.devices.thread import ThreadEndedError
 from exporter.model import GpuSample
 
@@ -56,6 +56,7 @@ async def _answered(source: NvmlSource) -> DevicesSample:
 async def nvml(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Open sources on `fake_node`; calls that a test left hanging are released, so that the thread can end."""
     monkeypatch.setenv("FAKE_NVML_STATE", str(fake_node.folder))
+    monkeypatch.setattr(events, "SLICE_MS", 40)  # so long is a listener waited for at the end
     fake_node.preload()
     opened: list[NvmlSource] = []
 

@@ -697,7 +697,7 @@ async def test_whose_file_keeps_us_waiting_costs_himself(
         node.descriptor(pid, 5, amdgpu(pid, 1))
     stat = Stat("4242/fd/5")
     monkeypatch.setattr(os, "stat", stat)
-    source = KernelSource(node.roots, deadline=1.0, clock=reader.time, monotonic=reader.time)
+    source = KernelSource(node.roots, deadline=0.5, clock=reader.time, monotonic=reader.time)
     (fault,) = (await source.sample()).faults
     assert fault.reason == "driver_hung" and "4242/fd/5" in fault.message
     for _ in range(2):
@@ -724,7 +724,7 @@ async def test_whose_file_keeps_us_waiting_costs_his_pod_also_when_he_is_gone(
         node.descriptor(pid, 5, amdgpu(pid, 1))
     stat = Stat("4242/fd/5")
     monkeypatch.setattr(os, "stat", stat)
-    source = KernelSource(node.roots, deadline=1.0, clock=reader.time, monotonic=reader.time)
+    source = KernelSource(node.roots, deadline=0.5, clock=reader.time, monotonic=reader.time)
     await source.sample()
     (node.root / "proc/4242").rename(node.root / "proc/4243")
     (one,) = (await source.sample()).samples
