@@ -291,7 +291,7 @@ def test_another_answer_is_explained(status: int, body: bytes, expected: str) ->
             """Be silent."""
 
     with HTTPServer(("127.0.0.1", 0), Answering) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         told = Asking(f"http://127.0.0.1:{server.server_port}")(code=1, GPUSTEWARD_PROMETHEUS_TOKEN="hunter2")
         server.shutdown()
     assert expected in told and "hunter2" not in told
