@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from enforcer.cli import main
 from exporter.history.windows import Window, window_of
-from exporter.report.ledger import EVERY, PARTS, Holder, Ledger, Node, Part, Place
+from exporter.report.ledger import EVERY, PARTS, Ledger, Part
+from exporter.report.names import Holder, Node, Place
 from exporter.report.rendering import percentages
 from exporter.report.summary import By, Prices, memory_of, summarize
 from prometheus.scraping import serving
@@ -218,10 +219,11 @@ def test_a_time_without_series_is_said(report: Asking) -> None:
 def test_a_model_without_a_price_is_named(tmp_path: Path) -> None:
     """Neither free of charge nor silently left out."""
     ledger = Ledger()
-    place = Place(Node("", "n"), "GPU-0", "")
-    ledger.capacity[place], ledger.models[place] = 1.0, "NVIDIA T4"
+    place = Place(Node("", "n"), "GPU-0", "", "NVIDIA T4")
+    ledger.capacity[place] = 1.0
     ledger.spans[place.node].widen(0.0, 3600.0)
     ledger.observed[place] = 3600.0
+    ledger.days = [Part(0.0, 3600.0, read={place: 3600.0})]
     with pytest.raises(KeyError, match="NVIDIA T4"):
         summarize(ledger, By.NAMESPACE, Prices(of_model={"NVIDIA H100": 4}))
 
@@ -317,6 +319,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
         ledger.capacity[place] = draw(st.sampled_from([10.0, 80.0]))
         ledger.gpu_bytes[place.whole] = 80.0
         ledger.observed[place], ledger.unanswered[place] = draw(seconds), draw(seconds)
+        ledger.days[0].read[place] = ledger.observed[place]
         first = draw(seconds)
         for span in (ledger.spans[place.node], ledger.lives[place]):
             span.widen(first, first + draw(seconds))
@@ -326,6 +329,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
     for number in range(draw(st.integers(0, 4))):
         holder = Holder(draw(st.sampled_from(places)), f"team-{number % 2}", f"pod-{number}", "main")
         ledger.allocated[holder] = draw(seconds)
+        ledger.days[0].handed[holder.place] += ledger.allocated[holder]
         ledger.sm[holder], ledger.unmetered[holder] = draw(seconds), draw(seconds)
         ledger.memory[holder] = draw(seconds)
     return ledger
