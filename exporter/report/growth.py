@@ -4,8 +4,8 @@ By how much counters grew in a part of the window, in PromQL.
 What comes in: the name of a counter. What goes out: an expression in which RANGE stands for the length of the part.
 
 The rule: a counter grew by its last value less the one before the part. Without a value before the part it grew from 0.
-This holds if its first value is no more than it can have gained since the scrape before. So a pod that begins loses nothing, as it
-does with `increase()`. A larger first value is of another time: Prometheus was down, did not scrape this
+This holds if its first value is no more than it can have gained since the scrape before. So a pod that begins loses
+nothing, as it does with `increase()`. A larger first value is of another time: Prometheus was down, did not scrape this
 node, or knew the series by other labels. It does not count.
 
 Only a gap between two scrapes of a device can hide more. `late` asks for such first values, if a node had a gap.

@@ -177,7 +177,7 @@ class Ledger:
         """
         Return the GPU time of a device that no container was allocated, and what was allocated above its time.
 
-        Two plugins, for example, hand out a device twice. It does not make up for time at which no container had the device.
+        Two plugins, for example, hand out a device twice. That does not make up for time at which no container had it.
         """
         free = twice = 0.0
         for day in self.days:

@@ -1,8 +1,8 @@
 """
 The questions of a report, in PromQL, and where their answers go.
 
-What comes in: whether series are there more than once. What goes out: queries, each with the function of `entering` that
-puts a row of its answer into the ledger. RANGE stands for the length of a part.
+What comes in: whether series are there more than once. What goes out: queries, each with the function of `entering`
+that puts a row of its answer into the ledger. RANGE stands for the length of a part.
 
 The rule: sums are what counters grew by. What no counter counts is looked at each `EVERY` seconds, at times that
 do not depend on the window: so the report of a week is the sum of those of its days.
