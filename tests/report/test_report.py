@@ -274,8 +274,21 @@ def test_a_prometheus_that_is_not_there_is_explained() -> None:
     [
         (401, b"Unauthorized", "it needs a login"),
         (403, b"Forbidden", "this login may not ask it"),
-        (200, b"<html>", "this is not the address of a Prometheus"),
+        (200, b"<html>", "a login page answers, or this is not the address of a Prometheus"),
         (302, b"", "answers with status 302"),
+        (302, b"", "kubectl port-forward"),
+        (429, b"slow down", "fix: ask again later or about a shorter time"),
+        (429, b'{"status": "error", "error": "rate limited"}', "cause: rate limited"),
+        (500, b"<html>", "fix: read the log"),
+        (500, b'{"status": "error", "errorType": "internal", "error": "expanding"}', "fix: read the log"),
+        (502, b"<html>", "a proxy reaches no Prometheus"),
+        (503, b"<html>", "fix: check that the Prometheus behind the proxy is ready"),
+        (504, b"gateway timeout", "raise the timeout of the proxy"),
+        (
+            422,
+            b'{"status": "error", "errorType": "execution", "error": "found duplicate series for the match group"}',
+            "fix: give each cluster a label `cluster`",
+        ),
         (400, b'{"status": "error", "errorType": "bad_data", "error": "unknown function"}', "cause: unknown function"),
     ],
 )
