@@ -71,6 +71,7 @@ class Notes:
     Attributes:
         series: of each container on each device.
         workloads: of each pod in the part that the answers are of.
+        only, but: the pods that are noted in this part, if any are named, and those that are not.
         doubtful: pods whose workload changes in this part: nothing shows which of them a reading is of.
         since: Unix time since which an action counts for this part.
         sizes: memory of devices in bytes.
@@ -80,6 +81,8 @@ class Notes:
 
     series: dict[Box, Series] = field(default_factory=lambda: defaultdict(Series))
     workloads: Mapping[PodName, Workload] = field(default_factory=dict)
+    only: Collection[PodName] = frozenset()
+    but: Collection[PodName] = frozenset()
     doubtful: Collection[PodName] = frozenset()
     since: float = float("-inf")
     sizes: dict[Device, float] = field(default_factory=dict)
@@ -87,8 +90,11 @@ class Notes:
     actions: set[tuple[Pod, str]] = field(default_factory=set)
 
     def enter(self, enter: "Enter", labels: Labels, value: float, number: int) -> None:
-        """Note a row, unless it is a reading of one of two pods, and not known of which."""
-        if enter is acted or pod_name(labels) not in self.doubtful:
+        """Note a row, unless it is of another part, or a reading of one of two pods, and not known of which."""
+        pod = pod_name(labels)
+        if pod in self.but or (pod.name and self.only and pod not in self.only):
+            return
+        if enter is acted or not self.only or pod not in self.doubtful:
             enter(self, labels, value, number)
 
 

@@ -58,12 +58,15 @@ def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, st
     }
 
 
-def questions(renamed: frozenset[str], namespaces: Collection[str]) -> list[tuple[str, Enter]]:
-    """Return all queries about a part, with what notes their rows; without `namespaces`, about all of them."""
+def questions(
+    renamed: frozenset[str], namespaces: Collection[str], pods: Collection[str] = ()
+) -> list[tuple[str, Enter]]:
+    """Return all queries about a part, with what notes their rows; about all of them without `namespaces` or `pods`."""
     named = {name: PREFIX + name if name in renamed else name for name in OF_WORKLOADS}
-    either = "|".join(sorted(name.replace(".", "[.]") for name in namespaces))
-    which = f'=~"{either}"' if either else '!=""' if "namespace" in renamed else None
-    where = "" if which is None else f"{{{named['namespace']}{which}}}"
+    which = [f'{named["namespace"]}!=""'] if "namespace" in renamed else []
+    which += [f'{named["namespace"]}=~"{_either(namespaces)}"'] if namespaces else []
+    which += [f'{named["pod"]}=~"{_either(pods)}"'] if pods else []
+    where = f"{{{', '.join(which)}}}" if which else ""
     pod = f"cluster, node, {named['namespace']}, {named['pod']}"
     box = f"{pod}, {named['container']}, uuid, gpu_instance"
 
@@ -97,3 +100,7 @@ def questions(renamed: frozenset[str], namespaces: Collection[str]) -> list[tupl
             notes.size,
         ),
     ]
+
+
+def _either(names: Collection[str]) -> str:
+    return "|".join(sorted(name.replace(".", "[.]") for name in names))

@@ -20,6 +20,8 @@ from exporter.report.questions import UP, gained_in_gaps, models, owners, scrape
 
 SEARCH = 4 * 3600
 """Seconds between two looks for the first sample."""
+FEW = 4
+"""Pods whose workload changes on one day, above which the parts of the day are hours and no shorter."""
 
 
 async def parts_of(history: History, window: Window) -> list[Window]:
@@ -83,7 +85,7 @@ async def _named(history: History, window: Window, ledger: Ledger) -> list[tuple
         return part.owners
 
     days = []
-    for piece, known in await cut(window, ask_owners):
+    for piece, known in await cut(window, ask_owners, FEW):
         part = Part(piece.start, piece.end, owners=known)
         history.expect(1)
         await ask(history, [models()], piece, ledger, part)

@@ -40,9 +40,12 @@ def between(box: Box, start: int, end: int) -> Iterator[Sample]:
 @pytest.mark.prometheus
 def test_each_owner_of_a_pod_name_has_its_own_readings(tmp_path: Path) -> None:
     """The next workload with this pod name gets neither the peak nor the days of the one before."""
-    made = scraped(chain(between(LLAMA, START, CUT), between(OTHER, CUT, START + DAYS * DAY + 1)))
-    with asking(tmp_path, blocks(tmp_path, made)) as ask:
+    halves = Box("halves", held=lambda at: (60 if (at - START) % DAY > DAY // 2 else 5) * GIB)
+    pods = (between(LLAMA, START, CUT), between(OTHER, CUT, START + DAYS * DAY + 1), samples([halves]))
+    with asking(tmp_path, blocks(tmp_path, scraped(chain.from_iterable(pods)))) as ask:
         answers = {one["workload"]: one for one in found(ask("team-a", "--json"))}
+        alone = found(ask("team-a/halves", "--json", "--since", "1d"))
+    assert answers["halves"]["p95_bytes"] == alone[0]["p95_bytes"]
     llama, other = answers["llama"], answers["other"]
     assert (llama["peak_bytes"], llama["days"], llama["advised_bytes"]) == (30 * GIB, 3, 33 * GIB)
     assert (other["peak_bytes"], other["days"], other["advice"]) == (8 * GIB, 2, "unknown")
@@ -91,7 +94,8 @@ def test_an_action_on_a_pod_is_none_on_the_next_pod_of_its_name() -> None:
 def test_a_reading_of_a_pod_whose_workload_changes_just_then_is_of_none_of_them() -> None:
     """Neither gets the peak of the other."""
     seen, labels = notes.Notes(), {"node": "n", "namespace": "team-a", "pod": "worker-0", "container": "main"}
-    seen.doubtful = {notes.pod_name(labels)}
-    seen.enter(notes.peak, labels, 30.0 * GIB, 0)
-    seen.enter(notes.peak, {**labels, "pod": "worker-1"}, 8.0 * GIB, 0)
+    other = {**labels, "pod": "worker-1"}
+    seen.only, seen.doubtful = {notes.pod_name(labels), notes.pod_name(other)}, {notes.pod_name(labels)}
+    for one, held in ((labels, 30.0), (other, 8.0), ({**labels, "pod": "worker-2"}, 5.0)):
+        seen.enter(notes.peak, one, held * GIB, 0)
     assert [box.pod.name for box in seen.series] == ["worker-1"]

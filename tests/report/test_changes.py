@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
 
+from exporter.history.cutting import cut
 from exporter.history.owners import Owners, Workload, filled
+from exporter.history.windows import Window
 from report import week
 from report.days import GPU, TRAIN, Sample, Serve, at, hours, labelled, rows
 from report.test_report import CLOSE
@@ -209,3 +212,24 @@ def test_only_workloads_that_follow_one_another_cut_a_part() -> None:
     assert part(("x", A, 60), ("x", B, 40)).changed() == {"x"}
     assert part(("x", A, 100), ("x", B, 100)).changed() == set()
     assert part(("x", A, 60), ("x", BARE, 40)).changed() == set()
+
+
+@pytest.mark.parametrize(("pods", "shortest"), [(4, 900.0), (5, 3600.0)])
+def test_a_day_on_which_many_workloads_change_is_not_cut_below_hours(pods: int, shortest: float) -> None:
+    """Each part is a round of questions to a Prometheus of perhaps a thousand nodes."""
+    changes = [float(DAY * (number + 1) / 7) for number in range(pods)]
+
+    async def ask(window: Window) -> Owners[str, str]:
+        return part(
+            *(
+                (f"pod-{number}", workload, 50)
+                for number, at in enumerate(changes)
+                for workload in ((A, B) if window.start < at < window.end else (A,))
+            )
+        )
+
+    found = asyncio.run(cut(Window(0.0, float(DAY)), ask, 4))
+    lengths = [window.seconds for window, _ in found]
+    assert sum(lengths) == DAY and shortest <= min(lengths) < 2 * shortest
+    assert len(found) <= 7 * pods
+    assert all(one.end == after.start for (one, _), (after, _) in pairwise(found))
