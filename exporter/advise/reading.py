@@ -85,5 +85,5 @@ def _nothing(wanted: Wanted) -> HistoryError:
     return HistoryError(
         f"this Prometheus has no containers on GPUs of {name} in this time",
         cause="no workload of this name has a pod on a GPU",
-        fix=f"gpusteward advise {wanted.namespace} prints the names; set --since to a time that it keeps",
+        fix="gpusteward advise without a name prints all of them; set --since to a time that it keeps",
     )
