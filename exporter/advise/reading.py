@@ -19,7 +19,6 @@ from exporter.history.owners import Owners, filled
 from exporter.history.prometheus import History, HistoryError
 from exporter.history.windows import Window
 from exporter.report.copies import refuse_mixed
-from exporter.report.questions import scrapes
 
 LATE = 120.0
 """Seconds before a part in which an action may have been that Prometheus saw in this part only."""
@@ -34,7 +33,7 @@ async def read(history: History, window: Window, wanted: Sequence[Wanted]) -> li
     namespaces = {one.namespace for one in wanted if one.namespace is not None}
     days = list(window.parts())
     count = len(questions(frozenset(), namespaces))
-    history.expect((count + 1 + len(scrapes())) * len(days))
+    history.expect((count + 2) * len(days))
     parts = [part for number, day in enumerate(days) for part in await _parts(history, number, day)]
     history.expect(count * (len(parts) - len(days)))
     notes = Notes()

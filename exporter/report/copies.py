@@ -47,6 +47,10 @@ async def found(history: History, window: Window, part: Part, ledger: Ledger) ->
 
 async def refuse_mixed(history: History, window: Window) -> None:
     """Refuse a part in which workloads of two nodes or clusters cannot be told apart. Raises HistoryError."""
+    several = f"count by (cluster, node) (last_over_time({UP}[RANGE])) > 1"
+    if not [row async for _, rows in history.over(several, window) for row in rows]:
+        return
+    history.expect(len(scrapes()))
     ledger, part = Ledger(), Part(window.start, window.end)
     await ask(history, scrapes(), window, ledger, part)
     await found(history, window, part, ledger)
