@@ -21,7 +21,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """Of objects in Kubernetes."""
 KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 """Of objects in Kubernetes."""
-FORMS = "NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"
+FORMS = "[CLUSTER/]NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"
 
 
 def add(commands: Commands) -> None:
@@ -61,27 +61,38 @@ def run(namespace: argparse.Namespace) -> int:
     """Advise, print, and return the exit code."""
     from exporter.base.problem import Problem  # noqa: PLC0415
 
-    scope = _scope(namespace.scope)
-    if scope is None:
+    scopes = _scopes(namespace.scope)
+    if not scopes:
         what = f"{namespace.scope!a} is not {FORMS}"
         return wrong(
             PROGRAM, Problem(what, fix="write a name such as team-a, team-a/llm or team-a/Deployment/llm/main")
         )
-    return answered(PROGRAM, lambda: _advice(namespace, scope))
+    return answered(PROGRAM, lambda: _advice(namespace, scopes))
 
 
-def _scope(text: str | None) -> tuple[str | None, ...] | None:
-    """Read namespace, kind, workload and container; None if the text is none of the forms."""
+Scope = tuple[str | None, ...]
+"""Cluster, namespace, kind, workload and container, as far as given; None: any."""
+
+
+def _scopes(text: str | None) -> list[Scope]:
+    """Return what a name may mean; nothing if it is none of the forms. Clusters have names of any form."""
     if text is None:
-        return ()
+        return [()]
+    cluster, _, rest = text.partition("/")
+    found = [(None, *scope) for scope in _scope(text)]
+    return found + [(cluster, *scope) for scope in _scope(rest)]
+
+
+def _scope(text: str) -> list[Scope]:
+    """Read namespace, kind, workload and container."""
     namespace, *rest = text.split("/")
     kind = rest.pop(0) if len(rest) > 1 and KIND.fullmatch(rest[0]) else None
     if len(rest) > 2 or not all(NAME.fullmatch(part) for part in (namespace, *rest)):  # noqa: PLR2004  (as in FORMS)
-        return None
-    return namespace, kind, *rest
+        return []
+    return [(namespace, kind, *rest)]
 
 
-def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str:
+def _advice(namespace: argparse.Namespace, scopes: list[Scope]) -> str:
     from exporter.advise.advice import Kind, advise  # noqa: PLC0415  (with the catalogue)
     from exporter.advise.declaring import declared  # noqa: PLC0415
     from exporter.advise.grouping import Wanted  # noqa: PLC0415
@@ -92,7 +103,7 @@ def _advice(namespace: argparse.Namespace, scope: tuple[str | None, ...]) -> str
 
     window = window_of(namespace.since, namespace.until, time.time())
     history = chosen_history(namespace)
-    found = asyncio.run(read(history, window, Wanted(*scope)))
+    found = asyncio.run(read(history, window, [Wanted(*scope) for scope in scopes]))
     warn(PROGRAM, history)
     lines = []
     for seen in found:

@@ -39,6 +39,7 @@ class Target(NamedTuple):
 class Wanted(NamedTuple):
     """What was asked about; None: all."""
 
+    cluster: str | None = None
     namespace: str | None = None
     kind: str | None = None
     workload: str | None = None
@@ -49,6 +50,7 @@ class Wanted(NamedTuple):
         return all(
             wanted is None or wanted == found
             for wanted, found in (
+                (self.cluster, target.cluster),
                 (self.namespace, target.namespace),
                 (self.kind, target.kind),
                 (self.workload, target.workload),
@@ -75,13 +77,13 @@ class Seen:
 
 def grouped(notes: Notes, wanted: Wanted) -> list[Seen]:
     """Group everything that has readings."""
-    of_pods = {_workload(notes, box.pod) for box, one in notes.series.items() if one.scope == Scope.POD}
+    of_pods = {_workload(box.pod) for box, one in notes.series.items() if one.scope == Scope.POD}
     boxes: dict[Target, dict[Box, Series]] = defaultdict(dict)
     names: dict[Target, dict[str, float]] = defaultdict(dict)
     for box, series in notes.series.items():
         if not series.days or not box.container:
             continue
-        workload = _workload(notes, box.pod)
+        workload = _workload(box.pod)
         target = Target(*workload, "" if workload in of_pods else box.container)
         if not wanted.has(target):
             continue
@@ -97,8 +99,8 @@ def _series(notes: Notes, box: Box) -> Series:
     return notes.series.get(box, Series())
 
 
-def _workload(notes: Notes, pod: Pod) -> tuple[str, str, str, str]:
-    kind, name = notes.workloads.get(pod, ("", ""))
+def _workload(pod: Pod) -> tuple[str, str, str, str]:
+    kind, name = pod.kind, pod.workload
     if not name:
         kind, name = "Pod", pod.name
     elif kind == STATIC:

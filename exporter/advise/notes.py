@@ -3,27 +3,39 @@ What the answers of a Prometheus say, by container and device.
 
 What comes in: rows, one at a time, with the number of the day that they are of. What goes out: `Notes`.
 
-The rule: a day may be answered in parts, because Prometheus bounds the size of a query. Then the largest peak counts,
-and the smallest low quantile: what is advised may not depend on the bounds of a server.
+The rule: a day may be answered in parts, because Prometheus bounds the size of a query, or because a pod name passed to
+another workload. Then the largest peak counts, and the smallest low quantile: what is advised may not depend on that.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.advise.series import Day, Series
+from exporter.history.owners import Workload
 
 Labels = Mapping[str, str]
 
 
-class Pod(NamedTuple):
-    """A pod on a node."""
+class PodName(NamedTuple):
+    """The name of a pod on a node; pods of one name may follow one another."""
 
     cluster: str
     node: str
     namespace: str
     name: str
+
+
+class Pod(NamedTuple):
+    """A pod on a node, by the workload that it had then; kind and workload are empty without one."""
+
+    cluster: str
+    node: str
+    namespace: str
+    name: str
+    kind: str = ""
+    workload: str = ""
 
 
 class Device(NamedTuple):
@@ -58,17 +70,32 @@ class Notes:
 
     Attributes:
         series: of each container on each device.
-        workloads: kind and name by pod; empty without a controller.
+        workloads: of each pod in the part that the answers are of.
+        only, but: the pods that are noted in this part, if any are named, and those that are not.
+        doubtful: pods whose workload changes in this part: nothing shows which of them a reading is of.
+        since: Unix time since which an action counts for this part.
         sizes: memory of devices in bytes.
         claims: by cluster, namespace and device, then by name.
         actions: pod and container of each action that ended one; the container is empty for a whole pod.
     """
 
     series: dict[Box, Series] = field(default_factory=lambda: defaultdict(Series))
-    workloads: dict[Pod, tuple[str, str]] = field(default_factory=dict)
+    workloads: Mapping[PodName, Workload] = field(default_factory=dict)
+    only: Collection[PodName] = frozenset()
+    but: Collection[PodName] = frozenset()
+    doubtful: Collection[PodName] = frozenset()
+    since: float = float("-inf")
     sizes: dict[Device, float] = field(default_factory=dict)
     claims: dict[tuple[str, Device], dict[str, Claim]] = field(default_factory=lambda: defaultdict(dict))
     actions: set[tuple[Pod, str]] = field(default_factory=set)
+
+    def enter(self, enter: "Enter", labels: Labels, value: float, number: int) -> None:
+        """Note a row, unless it is of another part, or a reading of one of two pods, and not known of which."""
+        pod = pod_name(labels)
+        if pod in self.but or (pod.name and self.only and pod not in self.only):
+            return
+        if enter is acted or not self.only or pod not in self.doubtful:
+            enter(self, labels, value, number)
 
 
 Enter = Callable[[Notes, Labels, float, int], None]
@@ -79,12 +106,18 @@ def _device(labels: Labels) -> Device:
     return Device(*(labels.get(name, "") for name in ("cluster", "node", "uuid", "gpu_instance")))
 
 
-def _pod(labels: Labels) -> Pod:
-    return Pod(*(labels.get(name, "") for name in ("cluster", "node", "namespace", "pod")))
+def pod_name(labels: Labels) -> PodName:
+    """Return the name of the pod that a row is of."""
+    return PodName(*(labels.get(name, "") for name in ("cluster", "node", "namespace", "pod")))
+
+
+def _pod(notes: Notes, labels: Labels) -> Pod:
+    name = pod_name(labels)
+    return Pod(*name, *notes.workloads.get(name, ("", "")))
 
 
 def _series(notes: Notes, labels: Labels) -> Series:
-    return notes.series[Box(_pod(labels), labels.get("container", ""), _device(labels))]
+    return notes.series[Box(_pod(notes, labels), labels.get("container", ""), _device(labels))]
 
 
 def _day(notes: Notes, labels: Labels, number: int) -> Day:
@@ -155,16 +188,10 @@ def over(notes: Notes, labels: Labels, value: float, _: int) -> None:
     _series(notes, labels).over_seconds += value
 
 
-def acted(notes: Notes, labels: Labels, _: float, __: int) -> None:
-    """Note an action that ended a pod or container."""
-    if labels.get("action") in ("evict", "kill"):
-        notes.actions.add((_pod(labels), labels.get("container", "")))
-
-
-def workload(notes: Notes, labels: Labels, _: float, __: int) -> None:
-    """Note the workload of a pod; an answer from before it was known is passed over."""
-    if labels.get("workload"):
-        notes.workloads[_pod(labels)] = labels.get("workload_kind", ""), labels["workload"]
+def acted(notes: Notes, labels: Labels, value: float, _: int) -> None:
+    """Note an action that ended a pod or container. Its series stays, so it is not one on the next pod of the name."""
+    if labels.get("action") in ("evict", "kill") and value >= notes.since:
+        notes.actions.add((_pod(notes, labels), labels.get("container", "")))
 
 
 def size(notes: Notes, labels: Labels, value: float, _: int) -> None:

@@ -1,23 +1,25 @@
 """
 What advice asks a Prometheus, as PromQL.
 
-What comes in: which labels of workloads are overridden there, perhaps a namespace. What goes out: queries in which
+What comes in: which labels of workloads are overridden there, perhaps namespaces. What goes out: queries in which
 RANGE stands for the length of the part, and for each the function that notes a row of its answer.
 
 The rule: a label that Prometheus overrides is read as `exported_NAME`, each label for itself.
 https://prometheus.io/docs/prometheus/latest/configuration/configuration/#scrape_config (honor_labels)
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from exporter.advise import notes
-from exporter.advise.notes import Enter
+from exporter.advise.notes import Enter, PodName
+from exporter.history.owners import Owners, Workload
 from exporter.history.prometheus import History
 from exporter.history.windows import Window
 
 OF_WORKLOADS = ("namespace", "pod", "container")
 """Labels that a scrape may override."""
 PREFIX = "exported_"
+UP = "gpusteward_snapshot_timestamp_seconds"
 USED = "gpusteward_container_memory_used_bytes"
 
 
@@ -31,6 +33,24 @@ async def overridden(history: History, part: Window) -> frozenset[str]:
     return frozenset(found) & frozenset(OF_WORKLOADS)
 
 
+async def owners(history: History, part: Window, renamed: frozenset[str]) -> Owners[tuple[str, str], PodName]:
+    """Ask for the workload of each pod in a part: samples with each, and scrapes of its node."""
+    history.expect(2)
+    found: Owners[tuple[str, str], PodName] = Owners()
+    pod = ", ".join(PREFIX + name if name in renamed else name for name in OF_WORKLOADS[:2])
+    by = f"cluster, node, {pod}, workload_kind, workload"
+    async for _, rows in history.over(f"sum by ({by}) (count_over_time(gpusteward_pod_info[RANGE]))", part):
+        for row in rows:
+            labels = plain(row.labels, renamed)
+            name = notes.pod_name(labels)
+            workload = Workload(labels.get("workload_kind", ""), labels.get("workload", ""))
+            found.note(name[:2], name, workload, row.value)
+    async for _, rows in history.over(f"sum by (cluster, node) (count_over_time({UP}[RANGE]))", part):
+        for row in rows:
+            found.scraped((row.labels.get("cluster", ""), row.labels.get("node", "")), row.value)
+    return found
+
+
 def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, str]:
     """Give the labels of workloads the names that they have without an override."""
     return {
@@ -38,11 +58,15 @@ def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, st
     }
 
 
-def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str, Enter]]:
-    """Return all queries about a part, with what notes their rows."""
+def questions(
+    renamed: frozenset[str], namespaces: Collection[str], pods: Collection[str] = ()
+) -> list[tuple[str, Enter]]:
+    """Return all queries about a part, with what notes their rows; about all of them without `namespaces` or `pods`."""
     named = {name: PREFIX + name if name in renamed else name for name in OF_WORKLOADS}
-    which = f'="{namespace}"' if namespace is not None else '!=""' if "namespace" in renamed else None
-    where = "" if which is None else f"{{{named['namespace']}{which}}}"
+    which = [f'{named["namespace"]}!=""'] if "namespace" in renamed else []
+    which += [f'{named["namespace"]}=~"{_either(namespaces)}"'] if namespaces else []
+    which += [f'{named["pod"]}=~"{_either(pods)}"'] if pods else []
+    where = f"{{{', '.join(which)}}}" if which else ""
     pod = f"cluster, node, {named['namespace']}, {named['pod']}"
     box = f"{pod}, {named['container']}, uuid, gpu_instance"
 
@@ -71,9 +95,12 @@ def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str,
             each("last_over_time(", "last_action_timestamp_seconds", f"{pod}, {named['container']}, action"),
             notes.acted,
         ),
-        (each("last_over_time(", "pod_info", f"{pod}, workload_kind, workload"), notes.workload),
         (
             "max by (cluster, node, uuid, gpu_instance) (last_over_time(gpusteward_device_memory_total_bytes[RANGE]))",
             notes.size,
         ),
     ]
+
+
+def _either(names: Collection[str]) -> str:
+    return "|".join(sorted(name.replace(".", "[.]") for name in names))

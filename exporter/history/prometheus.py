@@ -13,33 +13,23 @@ from typing import Literal
 
 import msgspec
 
-from exporter.base.http_client import OK, AskError, Kind, Server, asked, server_at, stranger
-from exporter.base.problem import Problem
+from exporter.base.http_client import AskError, Server, asked, server_at
+from exporter.history.refusals import (
+    LOGIN,
+    PROMETHEUS,
+    TOKEN_VARIABLE,
+    URL_VARIABLE,
+    HistoryError,
+    TooMuchError,
+    of_answer,
+    of_page,
+)
 from exporter.history.windows import Window
 
-URL_VARIABLE = "GPUSTEWARD_PROMETHEUS"
-TOKEN_VARIABLE = "GPUSTEWARD_PROMETHEUS_TOKEN"  # noqa: S105  (the name of a variable)
-PROMETHEUS = Kind(
-    name="Prometheus",
-    noun="Prometheus",
-    address=f"set --prometheus or the variable {URL_VARIABLE} to an address such as http://prometheus.monitoring:9090",
-    reach=f"set --prometheus or the variable {URL_VARIABLE} to a Prometheus; kubectl port-forward gives it an address",
-    deadline=180.0,  # its own default for a query is two minutes
-    longest=256 << 20,
-)
 GARBLED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-UNAUTHORIZED, NOT_FOUND, UNPROCESSABLE, UNAVAILABLE = 401, 404, 422, 503
 
 Progress = Callable[[int, int], None]
 """Called with the number of answers so far, and the number of questions as far as known."""
-
-
-class HistoryError(Problem):
-    """Prometheus cannot answer; the message says why."""
-
-
-class _TooMuchError(HistoryError):
-    """The query needs more samples or time than the server allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +96,7 @@ class History:
         """
         try:
             rows = await self.at(query.replace("RANGE", window.range), window.end)
-        except _TooMuchError:
+        except TooMuchError:
             halves = window.halves()
             if halves is None:
                 raise
@@ -124,30 +114,22 @@ class History:
         try:
             answer = msgspec.json.decode(body, type=_Answer)
         except GARBLED as error:
-            if status == UNAUTHORIZED or status == UNAUTHORIZED + 2:
-                raise HistoryError(
-                    f"{url} refuses the question with status {status}",
-                    cause="it needs a login" if status == UNAUTHORIZED else "this login may not ask it",
-                    fix=f"write name and password into the URL, or set the variable {TOKEN_VARIABLE} to a bearer token",
-                ) from error
-            if status in (UNAVAILABLE, UNAVAILABLE + 1):
-                raise _TooMuchError(f"{url} answers with status {status}", fix="ask about a shorter time") from error
-            if status == NOT_FOUND:
-                raise AskError(
-                    f"{url}/api/v1/query is not there (status {status})",
-                    cause="another program answers, or Prometheus is behind a path",
-                    fix="write the path into the URL too, such as http://host:9090/prometheus (its --web.external-url)",
-                ) from error
-            what = "something else than an answer to a query" if status == OK else f"with status {status}"
-            raise stranger(self._server, PROMETHEUS, f"answers {what}") from error
+            raise of_page(url, status) from error
         if answer.status == "success" and answer.data is not None:
             return answer
-        if answer.error_type in ("timeout", "canceled") or status in (UNPROCESSABLE, UNAVAILABLE):
-            fix = "ask about a shorter time, or raise --query.max-samples and --query.timeout of that Prometheus"
-            if "too many samples" in answer.error or answer.error_type in ("timeout", "canceled"):
-                raise _TooMuchError(f"{url} cannot answer", cause=answer.error, fix=fix)
-        fix = "check that it is Prometheus 2.35 or later, or a program that answers its API"
-        raise HistoryError(f"{url} refuses the question", cause=answer.error or f"status {status}", fix=fix)
+        if status in LOGIN:
+            raise of_page(url, status)
+        raise of_answer(url, status, answer.error, answer.error_type)
 
 
-__all__ = ["TOKEN_VARIABLE", "URL_VARIABLE", "AskError", "History", "HistoryError", "Progress", "Row", "history_at"]
+__all__ = [
+    "PROMETHEUS",
+    "TOKEN_VARIABLE",
+    "URL_VARIABLE",
+    "AskError",
+    "History",
+    "HistoryError",
+    "Progress",
+    "Row",
+    "history_at",
+]

@@ -4,7 +4,7 @@ Windows of time, and the parts in which Prometheus is asked about them.
 What comes in: a window in Unix seconds, or as a user writes it. What goes out: parts that follow one another without
 a gap.
 
-The rule: no part is longer than a day, and none is halved below an hour.
+The rule: no part is longer than a day, and none is halved below an hour because it is too large to be answered.
 """
 
 import re
@@ -50,9 +50,9 @@ class Window:
             end = self.end if number == count - 1 else self.start + (number + 1) * length
             yield Window(self.start + number * length, end)
 
-    def halves(self) -> tuple["Window", "Window"] | None:
-        """Cut it in two; None if the halves would be shorter than an hour."""
-        if self.seconds < 2 * HOUR:
+    def halves(self, least: float = HOUR) -> tuple["Window", "Window"] | None:
+        """Cut it in two; None if the halves would be shorter than `least` seconds."""
+        if self.seconds < 2 * least:
             return None
         middle = (self.start + self.end) / 2
         return Window(self.start, middle), Window(middle, self.end)

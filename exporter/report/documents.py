@@ -15,7 +15,7 @@ from typing import Any
 
 from exporter.history.windows import Window
 from exporter.report.notes import moment
-from exporter.report.summary import NOT_ALLOCATED, UNCOVERED, Group, Report
+from exporter.report.summary import NOT_ALLOCATED, TWICE, UNCOVERED, Group, Report
 
 GIB_HOURS = 2**30 * 3600
 HOURS = 3600
@@ -23,7 +23,9 @@ UNKNOWN_TIME = "(unknown)"
 
 
 def rest(report: Report) -> Iterable[tuple[str, float, float | None]]:
-    """Yield what no container was allocated: name, seconds of whole GPUs, and cost unless it is unknown."""
+    """Yield what makes the allocated time that of all GPUs: name, seconds, and cost unless it is unknown."""
+    if report.twice:
+        yield TWICE, -report.twice, -report.twice_cost
     yield NOT_ALLOCATED, report.not_allocated, report.not_allocated_cost
     yield UNCOVERED, report.uncovered, report.uncovered_cost
     yield UNKNOWN_TIME, report.unknown, None

@@ -9,61 +9,14 @@ byte-seconds, all else in seconds.
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from exporter.history.owners import Owners, Workload
+from exporter.report.names import Gpu, Holder, Node, Place, Pod
 
 PARTS = ("containers", "free", "reserved", "ghost", "host", "unattributed", "unknown")
 """The parts of `gpusteward_device_memory_byte_seconds_total`."""
 EVERY = 300
 """Seconds between two looks at what no counter counts: samples, declared limits, use above the allocation."""
-
-
-class Node(NamedTuple):
-    """A node of a cluster; `cluster` is empty where series have no such label."""
-
-    cluster: str
-    name: str
-
-
-class Place(NamedTuple):
-    """A device: a GPU, or a MIG instance of it (`instance` is empty for a whole GPU)."""
-
-    node: Node
-    uuid: str
-    instance: str
-
-    @property
-    def whole(self) -> "Place":
-        """The GPU that it is, or is a part of."""
-        return Place(self.node, self.uuid, "")
-
-
-class Pod(NamedTuple):
-    """A pod by name; two pods that follow one another under one name are one here."""
-
-    node: Node
-    namespace: str
-    name: str
-
-
-class Holder(NamedTuple):
-    """A container on a device."""
-
-    place: Place
-    namespace: str
-    pod: str
-    container: str
-
-    @property
-    def its_pod(self) -> Pod:
-        """The pod of the container."""
-        return Pod(self.place.node, self.namespace, self.pod)
-
-
-class Workload(NamedTuple):
-    """The top controller of a pod."""
-
-    kind: str
-    name: str
 
 
 @dataclass
@@ -92,9 +45,14 @@ class Part:
         start, end: Unix seconds.
         scraped: seconds with samples of each node, by the labels that tell copies of a series apart.
         alive, present: seconds with samples of each node and of each device, copies counted once.
+        seen: the time between the first and the last sample of each node.
         counted: seconds that the counters of each device counted.
         sizes, looks: the sum of the bytes of each device over its samples, and the number of these.
         allotted, metered: the number of samples of each container's allocation, and of its SMs.
+        handed: of `Ledger.allocated`, what was handed out of each device in this part; `read` is its observed time.
+        owners, workloads: samples of each pod by workload, and the workload that counts.
+        sources: the copies of each GPU's series, asked for where a node has several.
+        named, models: samples of each GPU by model, and the model that counts.
     """
 
     start: float
@@ -102,11 +60,26 @@ class Part:
     scraped: dict[Node, dict[tuple[str, ...], float]] = field(default_factory=lambda: defaultdict(dict))
     alive: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
     present: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    seen: dict[Node, Span] = field(default_factory=lambda: defaultdict(Span))
     counted: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     sizes: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     looks: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     allotted: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     metered: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
+    handed: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    read: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    owners: Owners[Node, Pod] = field(default_factory=Owners)
+    workloads: dict[Pod, Workload] = field(default_factory=dict)
+    sources: dict[Gpu, set[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(set))
+    named: dict[Gpu, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    models: dict[Gpu, str] = field(default_factory=dict)
+
+    def gap(self, node: Node) -> float:
+        """Return the most seconds that may lie between two samples of a node; 0 where it was scraped all the time."""
+        seen = self.seen.get(node)
+        without = seen.last - seen.first - self.alive.get(node, 0.0) if seen is not None else 0.0
+        # A sample is valid for `EVERY` seconds. So are both ends of a gap, and those of the node's time, uncertain.
+        return without + 4 * EVERY if without > EVERY else 0.0
 
     def unmetered(self, holder: Holder) -> float:
         """Return the share of a container's samples in which nothing is known of its SMs."""
@@ -125,14 +98,14 @@ class Ledger:
         observed, unanswered: GPU time in which the driver answered for a device, and in which it did not.
         silent: `unanswered` in byte-seconds of the device.
         sliced: seconds in which a GPU was in MIG mode.
-        spans, lives: the time of each node's samples, and of each device's.
+        spans, lives: the time of each node's samples, and of each device's, whatever its model is called.
         allocated, sm: GPU time of each container; its byte-seconds are in `memory`.
         unmetered: of `allocated`, the time without a figure of the SMs.
         excess: of `sm`, what exceeded the allocation at its time, by steps of `EVERY` seconds.
         declared: byte-seconds of the limit of a container, or (container "") of a pod, while its device was read.
         within: of `declared`, what the holders held.
-        models, workloads: names, as far as known.
         copies: the labels by which series were there more than once; each is counted once.
+        namesakes: nodes of one name whose series are of different GPUs, with the labels by which they differ.
         podless: series had the namespace of a workload in `exported_namespace`, and no `exported_pod`.
         days: the parts of the window.
     """
@@ -153,9 +126,8 @@ class Ledger:
     memory: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     declared: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     within: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
-    models: dict[Place, str] = field(default_factory=dict)
-    workloads: dict[Pod, Workload] = field(default_factory=dict)
     copies: set[str] = field(default_factory=set)
+    namesakes: dict[Node, set[str]] = field(default_factory=dict)
     podless: bool = False
     days: list[Part] = field(default_factory=list)
 
@@ -185,11 +157,13 @@ class Ledger:
         A device that was not there while its node had samples is not missing: its GPU was replaced, or cut into other
         MIG instances. What a device did not count while it was there is missing: the gap was short.
         """
-        life, node = self.lives.get(place), self.spans.get(place.node)
+        life, node = self.lives.get(place.nameless), self.spans.get(place.node)
         if life is None or node is None:
             return 0.0, 0.0
         seconds = size = 0.0
         for day in self.days:
+            if day.models.get(place.gpu, place.model) != place.model:
+                continue
             first, last = max(day.start, node.first), min(day.end, node.last)
             gap = max(0.0, node.within(day.start, day.end) - day.alive.get(place.node, 0.0))
             there = min(life.within(first, last), day.present.get(place, 0.0) + gap)
@@ -198,6 +172,24 @@ class Ledger:
             seconds += lost * self.weight(day, place)
             size += lost * self.size(day, place)
         return max(0.0, seconds), max(0.0, size)
+
+    def handed_out(self, place: Place) -> tuple[float, float]:
+        """
+        Return the GPU time of a device that no container was allocated, and what was allocated above its time.
+
+        Two plugins, for example, hand out a device twice. That does not make up for time at which no container had it.
+        """
+        free = twice = 0.0
+        for day in self.days:
+            rest = day.read.get(place, 0.0) - day.handed.get(place, 0.0)
+            free += max(0.0, rest)
+            twice += -rest if -rest > EVERY else 0.0  # counters of containers and devices end at other moments
+        return free, twice
+
+    @property
+    def models(self) -> set[str]:
+        """All models that a GPU had."""
+        return {model for day in self.days for model in day.models.values()}
 
     def uncovered(self) -> dict[Place, float]:
         """Return the seconds of each whole GPU in MIG mode that no instance covered."""

@@ -28,12 +28,16 @@ def notes_of(ledger: Ledger, priced: Collection[str], window: Window) -> Iterabl
         yield "the size of a device is unknown; the device is left out"
     if ledger.copies:
         yield f"series are there more than once at the same time, and count once: {_some(sorted(ledger.copies))}"
+    for node, labels in sorted(ledger.namesakes.items()):
+        yield (
+            f"two nodes are called {node.name}, with {_some(sorted(labels))}: both count, and are one here; "
+            "give each cluster a label cluster (external_labels of its Prometheus, or relabelling)"
+        )
     if ledger.podless:
         yield "some series have exported_namespace and no exported_pod: their label pod counts as the workload's"
     if any(holder.namespace and not holder.pod for holder in ledger.allocated):
         yield "some containers have no label pod: they are one row"
-    known = set(ledger.models.values())
-    yield from (f"price of {model}: no such model in this time" for model in priced if model not in known)
+    yield from (f"price of {model}: no such model in this time" for model in priced if model not in ledger.models)
 
 
 def _gone(ledger: Ledger, window: Window) -> Iterable[str]:

@@ -1,32 +1,27 @@
 """
 The questions of a report, in PromQL, and where their answers go.
 
-What comes in: whether series are there more than once. What goes out: queries in which RANGE stands for the length of a
-part, each with the function that puts a row of its answer into the ledger.
+What comes in: whether series are there more than once. What goes out: queries, each with the function of `entering`
+that puts a row of its answer into the ledger. RANGE stands for the length of a part.
 
 The rule: sums are what counters grew by. What no counter counts is looked at each `EVERY` seconds, at times that
 do not depend on the window: so the report of a week is the sum of those of its days.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from exporter.report.growth import grown
-from exporter.report.ledger import EVERY, Holder, Ledger, Node, Part, Place, Pod, Workload
+from exporter.report import entering as to
+from exporter.report.entering import COPY_LABELS, Enter
+from exporter.report.growth import grown, late
+from exporter.report.ledger import EVERY
 
-COPY_LABELS = ("job", "prometheus", "prometheus_replica", "replica")
-"""What tells copies of a series apart: two jobs that scrape a daemon, two Prometheus servers of a pair."""
 UP = "gpusteward_snapshot_timestamp_seconds"
 _NODE = "cluster, node"
 _DEVICE = f"{_NODE}, uuid, gpu_instance"
-_WORKLOAD = ("namespace", "pod", "container")
 _POD = "namespace, pod, exported_namespace, exported_pod"
 _ON_DEVICE = f"{_DEVICE}, {_POD}"
 _HOLDER = f"{_ON_DEVICE}, container, exported_container"
 _GRID = f"[RANGE:{EVERY}s]"
-
-Labels = Mapping[str, str]
-Enter = Callable[[Ledger, Part, Labels, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,66 +36,92 @@ def scrapes() -> tuple[Question, ...]:
     """Ask how much of the time each node was scraped, and how often."""
     copy = ", ".join(COPY_LABELS)
     return (
-        Question(f"sum by ({_NODE}, {copy}) (count_over_time({UP}{_GRID})) * {EVERY}", _scraped),
-        Question(f"sum by ({_NODE}) (count_over_time((group by ({_NODE}) ({UP})){_GRID})) * {EVERY}", _alive),
-        Question(f"min by ({_NODE}) (min_over_time(timestamp({UP}){_GRID}))", _node_first),
-        Question(f"max by ({_NODE}) (max_over_time(timestamp({UP}){_GRID}))", _node_last),
+        Question(f"sum by ({_NODE}, {copy}) (count_over_time({UP}{_GRID})) * {EVERY}", to.scraped),
+        Question(f"sum by ({_NODE}) (count_over_time((group by ({_NODE}) ({UP})){_GRID})) * {EVERY}", to.alive),
+        Question(f"min by ({_NODE}) (min_over_time(timestamp({UP}){_GRID}))", to.node_first),
+        Question(f"max by ({_NODE}) (max_over_time(timestamp({UP}){_GRID}))", to.node_last),
     )
 
 
 def models() -> Question:
-    """Ask for the model of each GPU."""
-    return Question(_had(f"{_NODE}, uuid, model", "gpu_info"), _model)
+    """Ask for the model of each GPU: samples with each."""
+    return Question(f"sum by ({_NODE}, uuid, model) (count_over_time(gpusteward_gpu_info[RANGE]))", to.model)
+
+
+def owners() -> tuple[Question, ...]:
+    """Ask for the workload of each pod: samples with each."""
+    by = f"{_NODE}, {_POD}, workload_kind, workload"
+    return (
+        Question(f"sum by ({by}) (count_over_time(gpusteward_pod_info[RANGE]))", to.workload),
+        Question(f"sum by ({_NODE}) (count_over_time({UP}[RANGE]))", to.scrapes),
+    )
+
+
+def devices() -> Question:
+    """Ask which copies of series each GPU has."""
+    by = f"{_NODE}, uuid, {', '.join(COPY_LABELS)}"
+    return Question(f"group by ({by}) (last_over_time(gpusteward_device_observed_seconds_total[RANGE]))", to.source)
 
 
 def sizes() -> tuple[Question, ...]:
     """Ask for the sizes of devices and GPUs; what is put into the ledger after them is weighted by them."""
     size = "gpusteward_device_memory_total_bytes[RANGE]"
     return (
-        Question(_had(_DEVICE, "device_memory_total_bytes"), _capacity),
-        Question(f"sum by ({_DEVICE}) (sum_over_time({size}))", _size),
-        Question(f"sum by ({_DEVICE}) (count_over_time({size}))", _look),
-        Question(_had(f"{_NODE}, uuid", "gpu_memory_total_bytes"), _gpu_bytes),
+        Question(_had(_DEVICE, "device_memory_total_bytes"), to.capacity),
+        Question(f"sum by ({_DEVICE}) (sum_over_time({size}))", to.size),
+        Question(f"sum by ({_DEVICE}) (count_over_time({size}))", to.look),
+        Question(_had(f"{_NODE}, uuid", "gpu_memory_total_bytes"), to.gpu_bytes),
     )
 
 
 def sums(*, copied: bool) -> tuple[Question, ...]:
     """Ask all else; where series are `copied`, each counts once."""
 
-    def summed(by: str, rates: str) -> str:
-        if not copied:
-            return f"sum by ({by}) ({rates})"
-        return f"max by ({by}) (sum by ({by}, {', '.join(COPY_LABELS)}) ({rates}))"
-
     def grew(by: str, name: str) -> str:
-        return summed(by, grown(f"gpusteward_{name}"))
+        return _summed(by, grown(f"gpusteward_{name}"), copied=copied)
 
     def rate(name: str) -> str:
-        return summed(_HOLDER, f"rate(gpusteward_{name}[{EVERY}s])")
+        return _summed(_HOLDER, f"rate(gpusteward_{name}[{EVERY}s])", copied=copied)
 
     there = f"group by ({_DEVICE}) (gpusteward_device_observed_seconds_total)"
     excess = f"({rate('container_sm_seconds_total')} - {rate('container_allocated_seconds_total')}) > 0"
     sliced = f'(group by ({_NODE}, uuid) (gpusteward_gpu_info{{mig="true"}})){_GRID}'
     return (
-        Question(grew(f"{_DEVICE}, part", "device_memory_byte_seconds_total"), _part),
-        Question(grew(_DEVICE, "device_observed_seconds_total"), _observed),
-        Question(grew(_DEVICE, "device_unknown_seconds_total"), _unanswered),
-        models(),
-        Question(f"count_over_time(({there}){_GRID}) * {EVERY}", _present),
-        Question(f"min_over_time((time() * ({there})){_GRID})", _device_first),
-        Question(f"max_over_time((time() * ({there})){_GRID})", _device_last),
-        Question(f"sum by ({_NODE}, uuid) (count_over_time({sliced})) * {EVERY}", _sliced),
+        Question(grew(f"{_DEVICE}, part", "device_memory_byte_seconds_total"), to.memory),
+        Question(grew(_DEVICE, "device_observed_seconds_total"), to.observed),
+        Question(grew(_DEVICE, "device_unknown_seconds_total"), to.unanswered),
+        Question(f"count_over_time(({there}){_GRID}) * {EVERY}", to.present),
+        Question(f"min_over_time((time() * ({there})){_GRID})", to.device_first),
+        Question(f"max_over_time((time() * ({there})){_GRID})", to.device_last),
+        Question(f"sum by ({_NODE}, uuid) (count_over_time({sliced})) * {EVERY}", to.sliced),
         *_samples(),
-        Question(grew(_HOLDER, "container_allocated_seconds_total"), _allocated),
-        Question(grew(_HOLDER, "container_sm_seconds_total"), _of_holder(lambda ledger: ledger.sm, weighted=True)),
+        Question(grew(_HOLDER, "container_allocated_seconds_total"), to.allocated),
+        Question(grew(_HOLDER, "container_sm_seconds_total"), to.of_holder(lambda ledger: ledger.sm, weighted=True)),
         Question(
             f"sum by ({_HOLDER}) (sum_over_time(({excess}){_GRID})) * {EVERY}",
-            _of_holder(lambda ledger: ledger.excess, weighted=True),
+            to.of_holder(lambda ledger: ledger.excess, weighted=True),
         ),
-        Question(grew(_HOLDER, "container_memory_byte_seconds_total"), _of_holder(lambda ledger: ledger.memory)),
+        Question(grew(_HOLDER, "container_memory_byte_seconds_total"), to.of_holder(lambda ledger: ledger.memory)),
         *_limits(),
-        Question(_had(f"{_NODE}, {_POD}, workload_kind, workload", "pod_info"), _workload),
     )
+
+
+def gained_in_gaps(*, copied: bool) -> tuple[Question, ...]:
+    """Ask for what containers gained in gaps between two scrapes, before their first sample (`growth.late`)."""
+    return tuple(
+        Question(_summed(_HOLDER, late(f"gpusteward_container_{name}_seconds_total"), copied=copied), enter)
+        for name, enter in (
+            ("allocated", to.late_allocated),
+            ("sm", to.of_holder(lambda ledger: ledger.sm, weighted=True, late=True)),
+            ("memory_byte", to.of_holder(lambda ledger: ledger.memory, late=True)),
+        )
+    )
+
+
+def _summed(by: str, rates: str, *, copied: bool) -> str:
+    if not copied:
+        return f"sum by ({by}) ({rates})"
+    return f"max by ({by}) (sum by ({by}, {', '.join(COPY_LABELS)}) ({rates}))"
 
 
 def _had(by: str, name: str) -> str:
@@ -112,8 +133,8 @@ def _samples() -> tuple[Question, ...]:
     allotted = f"sum by ({_HOLDER}, resource) (count_over_time(gpusteward_container_allocated_seconds_total[RANGE]))"
     metered = "count_over_time(gpusteward_container_sm_seconds_total[RANGE])"
     return (
-        Question(f"max by ({_HOLDER}) ({allotted})", _allotted),
-        Question(f"sum by ({_HOLDER}) ({metered})", _metered),
+        Question(f"max by ({_HOLDER}) ({allotted})", to.allotted),
+        Question(f"sum by ({_HOLDER}) ({metered})", to.metered),
     )
 
 
@@ -134,131 +155,6 @@ def _limits() -> tuple[Question, ...]:
         return f"sum_over_time(({' or '.join(terms)}){_GRID}) * {EVERY}"
 
     return (
-        Question(over_time(declared), _of_holder(lambda ledger: ledger.declared)),
-        Question(over_time(held), _of_holder(lambda ledger: ledger.within)),
+        Question(over_time(declared), to.of_holder(lambda ledger: ledger.declared)),
+        Question(over_time(held), to.of_holder(lambda ledger: ledger.within)),
     )
-
-
-def _node(labels: Labels) -> Node:
-    return Node(labels.get("cluster", ""), labels.get("node", ""))
-
-
-def _place(labels: Labels) -> Place:
-    return Place(_node(labels), labels.get("uuid", ""), labels.get("gpu_instance", ""))
-
-
-def _named(ledger: Ledger, labels: Labels) -> Labels:
-    """Return labels in which namespace, pod and container are the workload's (`metrics.workload_labels`)."""
-    if labels.get("exported_pod"):
-        return {**labels, **{name: labels.get(f"exported_{name}", "") for name in _WORKLOAD}}
-    if namespace := labels.get("exported_namespace"):
-        ledger.podless = True
-        return {**labels, "namespace": namespace}
-    return labels
-
-
-def _holder(ledger: Ledger, labels: Labels) -> Holder:
-    named = _named(ledger, labels)
-    return Holder(_place(labels), named.get("namespace", ""), named.get("pod", ""), named.get("container", ""))
-
-
-def _of_holder(amounts: Callable[[Ledger], dict[Holder, float]], *, weighted: bool = False) -> Enter:
-    """Add an answer to one of the ledger's amounts by container; `weighted` is GPU time."""
-
-    def enter(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-        holder = _holder(ledger, labels)
-        amounts(ledger)[holder] += value * (ledger.weight(part, holder.place) if weighted else 1.0)
-
-    return enter
-
-
-def _allocated(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    holder = _holder(ledger, labels)
-    seconds = value * ledger.weight(part, holder.place)
-    ledger.allocated[holder] += seconds
-    if unmetered := part.unmetered(holder):
-        ledger.unmetered[holder] += seconds * unmetered
-
-
-def _allotted(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    part.allotted[_holder(ledger, labels)] += value
-
-
-def _metered(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    part.metered[_holder(ledger, labels)] += value
-
-
-def _scraped(_: Ledger, part: Part, labels: Labels, value: float) -> None:
-    copy, copies = tuple(labels.get(name, "") for name in COPY_LABELS), part.scraped[_node(labels)]
-    copies[copy] = copies.get(copy, 0.0) + value
-
-
-def _alive(_: Ledger, part: Part, labels: Labels, value: float) -> None:
-    part.alive[_node(labels)] += value
-
-
-def _node_first(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.spans[_node(labels)].widen(first=value)
-
-
-def _node_last(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.spans[_node(labels)].widen(last=value)
-
-
-def _present(_: Ledger, part: Part, labels: Labels, value: float) -> None:
-    part.present[_place(labels)] += value
-
-
-def _device_first(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.lives[_place(labels)].widen(first=value)
-
-
-def _device_last(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.lives[_place(labels)].widen(last=value)
-
-
-def _part(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.parts[_place(labels)][labels.get("part", "unknown")] += value
-
-
-def _observed(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    place = _place(labels)
-    ledger.observed[place] += value * ledger.weight(part, place)
-    part.counted[place] += value
-
-
-def _unanswered(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    place = _place(labels)
-    ledger.unanswered[place] += value * ledger.weight(part, place)
-    ledger.silent[place] += value * ledger.size(part, place)
-    part.counted[place] += value
-
-
-def _capacity(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.capacity[_place(labels)] = value
-
-
-def _size(_: Ledger, part: Part, labels: Labels, value: float) -> None:
-    part.sizes[_place(labels)] += value
-
-
-def _look(_: Ledger, part: Part, labels: Labels, value: float) -> None:
-    part.looks[_place(labels)] += value
-
-
-def _gpu_bytes(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.gpu_bytes[_place(labels)] = value
-
-
-def _model(ledger: Ledger, _: Part, labels: Labels, __: float) -> None:
-    ledger.models[_place(labels)] = labels.get("model") or "unknown model"
-
-
-def _sliced(ledger: Ledger, _: Part, labels: Labels, value: float) -> None:
-    ledger.sliced[_place(labels)] += value
-
-
-def _workload(ledger: Ledger, _: Part, labels: Labels, __: float) -> None:
-    named = _named(ledger, labels)
-    pod = Pod(_node(labels), named.get("namespace", ""), named.get("pod", ""))
-    ledger.workloads[pod] = Workload(labels.get("workload_kind", ""), labels.get("workload", ""))

@@ -3,24 +3,25 @@ Fills a ledger from a Prometheus.
 
 What comes in: the Prometheus and a window. What goes out: a `Ledger`.
 
-The rule: each part of the window is asked for itself. Names that may change (model, workload) are joined here, because
-a label that changes within a part breaks a join in PromQL. A series that is there twice counts once, or is refused.
+The rule: each part of the window is asked for itself. Names that may change (model, workload) are those of the part, so
+they are asked for first. A series that is there twice counts once, or is refused.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from exporter.history.cutting import cut
+from exporter.history.owners import Owners, filled
 from exporter.history.prometheus import History, HistoryError
 from exporter.history.windows import DAY, Window
-from exporter.report.ledger import Ledger, Node, Part
-from exporter.report.questions import COPY_LABELS, UP, Question, models, scrapes, sizes, sums
+from exporter.report.copies import ask, found
+from exporter.report.ledger import Ledger, Part
+from exporter.report.names import Gpu, Node, Pod
+from exporter.report.questions import UP, gained_in_gaps, models, owners, scrapes, sizes, sums
 
 SEARCH = 4 * 3600
 """Seconds between two looks for the first sample."""
-TWICE = 1.5
-"""A node with so many times the samples of one copy has two; two daemons in turn overlap for minutes only."""
-OVERLAP = 1800.0
-"""Seconds with two copies in a part of a day, above which they are told apart."""
-_NAMED = 5
+FEW = 4
+"""Pods whose workload changes on one day, above which the parts of the day are hours and no shorter."""
 
 
 async def parts_of(history: History, window: Window) -> list[Window]:
@@ -33,32 +34,34 @@ async def parts_of(history: History, window: Window) -> list[Window]:
     query = f"min_over_time((min(timestamp({UP})))[RANGE:{SEARCH}s])"
     async for _, rows in history.over(query, window):
         first = min([first, *(row.value for row in rows)])
-    found = [part for part in parts if part.end > first - DAY]
-    return found or parts[-1:]
+    return [part for part in parts if part.end > first - DAY] or parts[-1:]
 
 
 async def models_of(history: History, parts: Sequence[Window]) -> set[str]:
     """Return the models of all GPUs. Raises HistoryError, AskError."""
     history.expect(len(parts))
-    ledger = Ledger()
-    for window in parts:
-        await _ask(history, [models()], window, ledger, Part(window.start, window.end))
-    return set(ledger.models.values())
+    ledger = Ledger(days=[Part(window.start, window.end) for window in parts])
+    for part, window in zip(ledger.days, parts, strict=True):
+        await ask(history, [models()], window, ledger, part)
+    return {model for part in ledger.days for found in part.named.values() for model in found}
 
 
 async def read(history: History, parts: Sequence[Window]) -> Ledger:
     """Ask everything about the parts of a window. Raises HistoryError, AskError."""
-    history.expect(len(parts) * len((*sizes(), *scrapes(), *sums(copied=False))))
-    ledger = Ledger(days=[Part(window.start, window.end) for window in parts])
-    for part, window in zip(ledger.days, parts, strict=True):
-        await _ask(history, sizes(), window, ledger, part)
-    for part, window in zip(ledger.days, parts, strict=True):
-        await _ask(history, scrapes(), window, ledger, part)
-        copied = _copies(part)
-        if (twice := _inseparable(part)) is not None:
-            raise await _refusal(history, twice, window)
-        ledger.copies |= copied
-        await _ask(history, sums(copied=bool(copied)), window, ledger, part)
+    ledger = Ledger()
+    days = [day for window in parts for day in await _named(history, window, ledger)]
+    ledger.days = [part for _, part in days]
+    _fill(ledger.days)
+    history.expect(len(days) * len((*sizes(), *scrapes(), *sums(copied=False))))
+    for window, part in days:
+        await ask(history, sizes(), window, ledger, part)
+    for window, part in days:
+        await ask(history, scrapes(), window, ledger, part)
+        copied = await found(history, window, part, ledger)
+        await ask(history, sums(copied=copied), window, ledger, part)
+        if any(map(part.gap, part.seen)):
+            history.expect(len(gained_in_gaps(copied=copied)))
+            await ask(history, gained_in_gaps(copied=copied), window, ledger, part)
         part.allotted.clear()
         part.metered.clear()
     if not ledger.spans:
@@ -70,6 +73,36 @@ async def read(history: History, parts: Sequence[Window]) -> Ledger:
             fix="set --since to a longer time, such as 1h",
         )
     return ledger
+
+
+async def _named(history: History, window: Window, ledger: Ledger) -> list[tuple[Window, Part]]:
+    """Ask for models and workloads, in shorter parts where the workload of a pod changes."""
+
+    async def ask_owners(window: Window) -> Owners[Node, Pod]:
+        history.expect(len(owners()))
+        part = Part(window.start, window.end)
+        await ask(history, owners(), window, ledger, part)
+        return part.owners
+
+    days = []
+    for piece, known in await cut(window, ask_owners, FEW):
+        part = Part(piece.start, piece.end, owners=known)
+        history.expect(1)
+        await ask(history, [models()], piece, ledger, part)
+        days.append((piece, part))
+    return days
+
+
+def _fill(days: Sequence[Part]) -> None:
+    """Choose the names of each part; a name that is missing in one is that of the part before, or of the one after."""
+    for part, workloads in zip(days, filled([part.owners for part in days]), strict=True):
+        part.workloads = workloads
+    for order in (days, days[::-1]):
+        last: dict[Gpu, str] = {}
+        for part in order:
+            part.models |= {gpu: max(found, key=lambda one: (found[one], one)) for gpu, found in part.named.items()}
+            last |= part.models
+            part.models = dict(last)
 
 
 async def prefix_of(history: History, window: Window) -> str:
@@ -85,55 +118,6 @@ async def prefix_of(history: History, window: Window) -> str:
         if found:
             return "exported_" if any(found) else ""
     return ""
-
-
-async def _ask(history: History, questions: Iterable[Question], window: Window, ledger: Ledger, part: Part) -> None:
-    for question in questions:
-        async for _, rows in history.over(question.query, window):
-            for row in rows:
-                question.enter(ledger, part, row.labels, row.value)
-
-
-def _copies(part: Part) -> set[str]:
-    """Return the labels of series that are there at the same time for one node, written as NAME=VALUE."""
-    found = set()
-    for node, copies in part.scraped.items():
-        alive = part.alive.get(node, 0.0)
-        if sum(copies.values()) - alive > min(OVERLAP, (TWICE - 1) * alive):
-            for index, name in enumerate(COPY_LABELS):
-                values = {copy[index] for copy in copies}
-                found |= {f"{name}={value}" for value in values if len(values) > 1}
-    return found
-
-
-def _inseparable(part: Part) -> Node | None:
-    """Return a node whose copies of series have the same labels but for those of a target."""
-    for node, copies in part.scraped.items():
-        if max(copies.values()) > TWICE * part.alive.get(node, float("inf")):
-            return node
-    return None
-
-
-async def _refusal(history: History, node: Node, part: Window) -> HistoryError:
-    history.expect(1)
-    rows = [
-        row.labels
-        async for _, rows in history.over(f"last_over_time({UP}[RANGE])", part)
-        for row in rows
-        if (row.labels.get("cluster", ""), row.labels.get("node", "")) == node
-    ]
-    names = sorted({name for labels in rows for name in labels} - {"__name__"})
-    told = [
-        f"{name}={', '.join(values[:_NAMED])}"
-        for name in names
-        if len(values := sorted({labels.get(name, "") or "(none)" for labels in rows})) > 1
-    ]
-    return HistoryError(
-        f"node {node.name}: its series are there more than once at the same time",
-        cause=f"two jobs scrape the daemon, two servers are asked as one, or two nodes have this name and no label "
-        f"cluster; they differ by {'; '.join(told)}",
-        fix="remove one of the jobs, ask one server, or let it leave out copies (Thanos: --query.replica-label)",
-    )
 
 
 def _nothing() -> HistoryError:

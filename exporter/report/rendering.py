@@ -102,7 +102,7 @@ def _idle(report: Report, most: int) -> Iterable[str]:
     rows = [(*head, _cost(report)) if report.priced else head]
     for one in report.idle[:most]:
         cluster = f"{one.cluster}/" if report.clusters else ""
-        owner = clean(f"{cluster}{one.namespace}/{one.workload.kind}/{one.workload.name}")
+        owner = clean(cluster + "/".join(filter(None, (one.namespace, *one.workload))))
         cells = (
             owner,
             clean(one.container),

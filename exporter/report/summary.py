@@ -6,7 +6,7 @@ What comes in: a ledger, the grouping, the prices. What goes out: a `Report`.
 The rule: capacity x time is the sum of its parts by construction. Time without samples, and time in which the driver
 did not answer, are parts of it: what was allocated then is unknown. Of the allocated time, the part in which SMs were
 not in use is idle, and the rest is used. Of a container whose use of the SMs is unknown it is neither. With prices, the
-costs of all rows add up to the price of the GPUs, but for the unknown time.
+costs of all rows add up to the price of the GPUs, but for the unknown time. So what was handed out twice is a row, too.
 """
 
 from collections import defaultdict
@@ -14,10 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from exporter.report.ledger import PARTS, Holder, Ledger, Place, Workload
+from exporter.history.owners import Workload
+from exporter.report.ledger import PARTS, Ledger
+from exporter.report.names import Holder, Place, Pod
 
 UNANSWERED, MISSING = "driver did not answer", "no samples"
-NOT_ALLOCATED, UNCOVERED = "(not allocated)", "(no MIG instance)"
+NOT_ALLOCATED, UNCOVERED, TWICE = "(not allocated)", "(no MIG instance)", "(handed out twice)"
+SHORT = 600.0
+"""Seconds of a GPU below which a pod without any sample of its workload is one of the short pods of its namespace."""
+SHORT_PODS = Workload("", "(short pods)")
 
 
 class By(StrEnum):
@@ -105,7 +110,8 @@ class Report:
         memory: byte-seconds of each part; their sum is capacity x time.
         total: the sum of `groups`.
         not_allocated, uncovered, unknown: seconds of whole GPUs that no container was allocated, that no MIG instance
-            covered, and of which nothing is known. With `total.allocated` they are the time of all GPUs.
+            covered, and of which nothing is known. With `total.allocated` they are the time of all GPUs, and `twice`.
+        twice: of `total.allocated`, what was handed out of devices above their own time.
     """
 
     by: By
@@ -121,6 +127,8 @@ class Report:
     not_allocated_cost: float
     uncovered: float
     uncovered_cost: float
+    twice: float
+    twice_cost: float
     unknown: float
     idle: tuple[Idle, ...]
     notes: tuple[str, ...]
@@ -128,12 +136,12 @@ class Report:
     @property
     def whole(self) -> float:
         """The time of all GPUs, in seconds."""
-        return self.total.allocated + self.not_allocated + self.uncovered + self.unknown
+        return self.total.allocated - self.twice + self.not_allocated + self.uncovered + self.unknown
 
     @property
     def whole_cost(self) -> float:
         """The price of all GPUs, without unknown time."""
-        return self.total.cost + self.not_allocated_cost + self.uncovered_cost
+        return self.total.cost - self.twice_cost + self.not_allocated_cost + self.uncovered_cost
 
 
 def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str] = ()) -> Report:
@@ -145,17 +153,16 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         return groups.setdefault(name, Group(name))
 
     def price(place: Place) -> float:
-        return prices.of(named.model(place)) / 3600 if prices else 0.0
+        return prices.of(place.model) / 3600 if prices else 0.0
 
     total, free, unknown, free_cost, bare, bare_cost = Group("total"), 0.0, 0.0, 0.0, 0.0, 0.0
-    handed: dict[Place, float] = defaultdict(float)
+    twice, twice_cost = 0.0, 0.0
     idle: dict[tuple[str, str, Workload, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for holder in ledger.allocated.keys() | ledger.memory.keys():
         allocated, rest = ledger.allocated.get(holder, 0.0), ledger.idle(holder)
         unmeasured = min(allocated, ledger.unmetered.get(holder, 0.0))
         used = allocated - rest - unmeasured
         each = price(holder.place) if allocated else 0.0
-        handed[holder.place] += allocated
         for row in (group(named.of(holder)), total):
             row.allocated += allocated
             row.used += used
@@ -165,7 +172,7 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
             row.cost += allocated * each
             row.idle_cost += rest * each
         where = (holder.place.node.cluster, holder.namespace)
-        key = (*where, named.workload(holder), holder.container, named.model(holder.place))
+        key = (*where, named.workload(holder), holder.container, holder.place.model)
         for index, amount in enumerate((allocated, rest, rest * each)):
             idle[key][index] += amount
     for holder, declared in ledger.declared.items():
@@ -175,9 +182,10 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
     for place in ledger.capacity:
         answered = ledger.observed.get(place, 0.0)
         silent = ledger.unanswered.get(place, 0.0) + ledger.missing(place)[0]
-        rest = max(0.0, answered - handed[place])
-        free, unknown = free + rest, unknown + silent
+        rest, above = ledger.handed_out(place)
+        free, twice, unknown = free + rest, twice + above, unknown + silent
         free_cost += rest * (price(place) if rest else 0.0)
+        twice_cost += above * (price(place) if above else 0.0)
         total.capacity += answered + silent
         if (name := named.of_place(place)) is not None:
             group(name).capacity += answered + silent
@@ -187,12 +195,12 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         if (name := named.of_place(gpu)) is not None:
             group(name).capacity += seconds
     stood = (Idle(*key, *amounts) for key, amounts in idle.items() if amounts[1])
-    worst = sorted(stood, key=lambda one: (-one.cost, -one.idle))
+    worst = sorted(stood, key=lambda one: (-one.cost, -one.idle, one.cluster, one.namespace, one.workload))
     return Report(
         by=by,
         currency=prices.currency if prices else "",
         priced=prices is not None,
-        gpus=len({place.whole for place in ledger.capacity} | ledger.sliced.keys()),
+        gpus=len({place.gpu for place in (*ledger.capacity, *ledger.sliced)}),
         nodes=len(ledger.spans),
         clusters=named.many,
         memory=memory_of(ledger),
@@ -202,6 +210,8 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         not_allocated_cost=free_cost,
         uncovered=bare,
         uncovered_cost=bare_cost,
+        twice=twice,
+        twice_cost=twice_cost,
         unknown=unknown,
         idle=tuple(worst),
         notes=tuple(notes),
@@ -223,8 +233,11 @@ class _Names:
     """The name of the row to which a container or a device belongs."""
 
     def __init__(self, ledger: Ledger, by: By) -> None:
-        self._ledger, self._by = ledger, by
+        self._by = by
         self.many = len({node.cluster for node in ledger.spans}) > 1
+        self._times: dict[Pod, float] = defaultdict(float)
+        for holder, seconds in ledger.allocated.items():
+            self._times[holder.its_pod] += seconds
 
     def of(self, holder: Holder) -> str:
         workload = self.workload(holder)
@@ -232,7 +245,7 @@ class _Names:
             case By.NAMESPACE:
                 return self._in(holder.place, holder.namespace)
             case By.WORKLOAD:
-                return self._in(holder.place, f"{holder.namespace}/{workload.kind}/{workload.name}")
+                return self._in(holder.place, "/".join(filter(None, (holder.namespace, *workload))))
             case _:
                 return self.of_place(holder.place) or ""
 
@@ -242,16 +255,15 @@ class _Names:
             case By.NODE:
                 return self._in(place, place.node.name)
             case By.MODEL:
-                return self._in(place, self.model(place))
+                return self._in(place, place.model)
             case _:
                 return None
 
-    def model(self, place: Place) -> str:
-        return self._ledger.models.get(place.whole, "unknown model")
-
     def workload(self, holder: Holder) -> Workload:
-        found = self._ledger.workloads.get(holder.its_pod)
-        return found if found is not None and found.name else Workload("Pod", holder.pod)
+        """Return the workload; of a pod that no sample describes, the pod itself, or all that were as short."""
+        if holder.workload.kind:
+            return holder.workload
+        return SHORT_PODS if 0 < self._times.get(holder.its_pod, 0.0) < SHORT else Workload("Pod", holder.pod)
 
     def _in(self, place: Place, name: str) -> str:
         return f"{place.node.cluster}/{name}" if self.many else name

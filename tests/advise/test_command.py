@@ -129,8 +129,8 @@ def test_what_cannot_be_answered_is_explained(advise: Ask) -> None:
     for words, code, expected in (
         (("nobody",), 1, "has no containers on GPUs in this time"),
         (("team-a/train", "--since", "x"), 2, "--since: 'x' is not a time"),
-        (("Team A",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
-        (("a/b/c/d",), 2, "is not NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
+        (("Team A",), 2, "is not [CLUSTER/]NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
+        (("a/b/c/d/e",), 2, "is not [CLUSTER/]NAMESPACE[/[KIND/]WORKLOAD[/CONTAINER]]"),
         (("--min-days", "0"), 2, "--min-days: expected a whole number of at least 1, got '0'"),
         (("--min-days", "-1"), 2, "--min-days: expected a whole number of at least 1, got '-1'"),
         (("--headroom", "much"), 2, "is not a percentage"),

@@ -14,6 +14,7 @@ from enforcer.policy.vocabulary import Mode, State
 from exporter.advise import notes
 from exporter.advise.advice import advise
 from exporter.advise.grouping import Wanted, grouped
+from exporter.history.owners import Workload
 from exporter.model import Context, DeviceKey, EnforcedBy, Limit, Mechanism, Scope, Snapshot, Usage
 from exporter.simulated import SimulatedNode
 from policy.scenes import settled
@@ -42,6 +43,11 @@ def on_device(device: DeviceKey) -> dict[str, str]:
 def noted(snapshots: Sequence[Snapshot]) -> notes.Notes:
     """Note what a Prometheus would answer of the recording."""
     found, length = notes.Notes(), len(snapshots) // PARTS + 1
+    found.workloads = {
+        notes.PodName("", snapshot.node, pod.namespace, pod.name): Workload(pod.workload_kind, pod.workload)
+        for snapshot in snapshots
+        for pod in snapshot.pods.values()
+    }
     for number in range(PARTS):
         readings: dict[tuple[tuple[str, str], ...], list[float]] = defaultdict(list)
         for snapshot in snapshots[number * length : (number + 1) * length]:
@@ -59,9 +65,6 @@ def noted(snapshots: Sequence[Snapshot]) -> notes.Notes:
                 pod_labels = of_pod(snapshot, usage)
                 if pod_labels is None or usage.memory_used is None:
                     continue
-                pod = snapshot.pods[usage.subject.pod_uid]
-                kind = {"workload_kind": pod.workload_kind or "", "workload": pod.workload or ""}
-                notes.workload(found, {**pod_labels, **kind}, 1, number)
                 labels = {**pod_labels, "container": usage.subject.container, **on_device(usage.device)}
                 readings[tuple(labels.items())].append(usage.memory_used)
         for one, held in readings.items():

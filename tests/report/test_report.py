@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from enforcer.cli import main
 from exporter.history.windows import Window, window_of
-from exporter.report.ledger import EVERY, PARTS, Holder, Ledger, Node, Part, Place
+from exporter.report.ledger import EVERY, PARTS, Ledger, Part
+from exporter.report.names import Holder, Node, Place
 from exporter.report.rendering import percentages
 from exporter.report.summary import By, Prices, memory_of, summarize
 from prometheus.scraping import serving
@@ -218,10 +219,11 @@ def test_a_time_without_series_is_said(report: Asking) -> None:
 def test_a_model_without_a_price_is_named(tmp_path: Path) -> None:
     """Neither free of charge nor silently left out."""
     ledger = Ledger()
-    place = Place(Node("", "n"), "GPU-0", "")
-    ledger.capacity[place], ledger.models[place] = 1.0, "NVIDIA T4"
+    place = Place(Node("", "n"), "GPU-0", "", "NVIDIA T4")
+    ledger.capacity[place] = 1.0
     ledger.spans[place.node].widen(0.0, 3600.0)
     ledger.observed[place] = 3600.0
+    ledger.days = [Part(0.0, 3600.0, read={place: 3600.0})]
     with pytest.raises(KeyError, match="NVIDIA T4"):
         summarize(ledger, By.NAMESPACE, Prices(of_model={"NVIDIA H100": 4}))
 
@@ -272,8 +274,21 @@ def test_a_prometheus_that_is_not_there_is_explained() -> None:
     [
         (401, b"Unauthorized", "it needs a login"),
         (403, b"Forbidden", "this login may not ask it"),
-        (200, b"<html>", "this is not the address of a Prometheus"),
+        (200, b"<html>", "a login page answers, or this is not the address of a Prometheus"),
         (302, b"", "answers with status 302"),
+        (302, b"", "kubectl port-forward"),
+        (429, b"slow down", "fix: ask again later or about a shorter time"),
+        (429, b'{"status": "error", "error": "rate limited"}', "cause: rate limited"),
+        (500, b"<html>", "fix: read the log"),
+        (500, b'{"status": "error", "errorType": "internal", "error": "expanding"}', "fix: read the log"),
+        (502, b"<html>", "a proxy reaches no Prometheus"),
+        (503, b"<html>", "fix: check that the Prometheus behind the proxy is ready"),
+        (504, b"gateway timeout", "raise the timeout of the proxy"),
+        (
+            422,
+            b'{"status": "error", "errorType": "execution", "error": "found duplicate series for the match group"}',
+            "fix: give each cluster a label `cluster`",
+        ),
         (400, b'{"status": "error", "errorType": "bad_data", "error": "unknown function"}', "cause: unknown function"),
     ],
 )
@@ -317,6 +332,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
         ledger.capacity[place] = draw(st.sampled_from([10.0, 80.0]))
         ledger.gpu_bytes[place.whole] = 80.0
         ledger.observed[place], ledger.unanswered[place] = draw(seconds), draw(seconds)
+        ledger.days[0].read[place] = ledger.observed[place]
         first = draw(seconds)
         for span in (ledger.spans[place.node], ledger.lives[place]):
             span.widen(first, first + draw(seconds))
@@ -326,6 +342,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
     for number in range(draw(st.integers(0, 4))):
         holder = Holder(draw(st.sampled_from(places)), f"team-{number % 2}", f"pod-{number}", "main")
         ledger.allocated[holder] = draw(seconds)
+        ledger.days[0].handed[holder.place] += ledger.allocated[holder]
         ledger.sm[holder], ledger.unmetered[holder] = draw(seconds), draw(seconds)
         ledger.memory[holder] = draw(seconds)
     return ledger

@@ -5,42 +5,22 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from exporter.history.prometheus import history_at
 from exporter.history.windows import Window
 from exporter.report.reading import prefix_of
-from prometheus.scraping import serving
 from report import week
-from report.test_report import CLOSE, Asking
-from report.week import DAY, GIB, HOUR, START, STEP, Box, Device, Labels
+from report.days import END, GPU, TRAIN, Sample, Serve, at, hours, labelled, rows
+from report.test_report import CLOSE
+from report.week import DAY, GIB, HOUR, START, STEP, Box, Device
 
 pytestmark = pytest.mark.prometheus
-
-END = START + 2 * DAY
-TRAIN = Box("team-a", "train-0", "main", "train", 40 * GIB, 1.0, 0.5, 60 * GIB)
-GPU = Device("n1", "GPU-1", "NVIDIA H100", 80 * GIB, 80 * GIB, (TRAIN,), until=END)
-
-Sample = tuple[str, Labels, int, float]
-
-
-def at(seconds: float) -> str:
-    """A moment as `--until` reads it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def labelled(samples: Iterable[Sample], change: Callable[[dict[str, str], int], dict[str, str]]) -> Iterator[Sample]:
-    """The same samples with other labels."""
-    for name, labels, when, value in samples:
-        yield name, tuple(change(dict(labels), when).items()), when, value
 
 
 def copies(label: str) -> Iterator[Sample]:
@@ -58,35 +38,6 @@ def exported(labels: dict[str, str], _: int = 0, *, only: str = "") -> dict[str,
                 labels[f"exported_{name}"] = labels[name]
             labels[name] = own
     return labels
-
-
-Serve = Callable[[Iterable[Sample]], AbstractContextManager[Asking]]
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Serve:
-    """The command beside a Prometheus with given samples; it reports two days."""
-
-    @contextmanager
-    def serve(samples: Iterable[Sample]) -> Iterator[Asking]:
-        class Days(Asking):
-            def __call__(self, *words: str, code: int = 0, **variables: str) -> str:
-                return super().__call__("--since", "2d", "--until", at(END), *words, code=code, **variables)
-
-        with serving(week.blocks(tmp_path, samples), tmp_path) as one:
-            yield Days(one.url)
-
-    return serve
-
-
-def hours(found: dict[str, Any]) -> dict[str, float]:
-    """GiB-hours by part of the memory."""
-    return {row["part"]: row["gib_hours"] for row in found["memory"]}
-
-
-def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The rows by name."""
-    return {row[found["by"]]: row for row in found["rows"]}
 
 
 def test_a_gpu_that_was_replaced_or_cut_into_instances_is_not_missing(serve: Serve) -> None:
