@@ -7,6 +7,7 @@ What is faked: the driver library (and so the GPU). What is not: everything else
 
 import gc
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +36,9 @@ def pytest_configure() -> None:
     plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.processors.add_log_level, printable, plain])
     enum_reprs.forbid()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A background job of a shell ignores Ctrl-C, and so would each program that a test starts and interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
