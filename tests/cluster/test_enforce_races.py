@@ -5,7 +5,7 @@ In: pods over their limit that are all due. While a request of the daemon waits 
 the journal and the audit log say why it was spared; it lives, or something other than the daemon ended it. Law: of all
 these pods only the one that did not change is evicted.
 
-Each has a daemon of its own, which acts where a label of its own consents: so all graces run at once.
+Each has a daemon of its own, which acts where a label of its own consents: so half of the graces run at once.
 """
 
 from __future__ import annotations
@@ -147,11 +147,14 @@ async def test_what_happens_between_decision_and_call_is_seen(stage: Stage, name
         refused, evacuated = by_name["refused"].namespace, by_name["evacuated"].namespace
         hooked = webhook(stage.bed, stage.api, refused=(refused, 403, NO), evacuated=(evacuated, 429, EVACUATES))
         await stack.enter_async_context(hooked)
-        with ExitStack() as running:
-            daemons = [running.enter_context(started(race, proxy.port)) for race in all_races]
-            ends = await asyncio.gather(*map(concluded, all_races, daemons))
-        told = {race.name: end for race, end in zip(all_races, ends, strict=True)}
-        assert all(any(words in told[race.name] for words in race.expected) for race in all_races), told
+        told: dict[str, str] = {}
+        for some in (all_races[::2], all_races[1::2]):  # two cores are too few for eleven daemons that look at once
+            with ExitStack() as running:
+                daemons = [running.enter_context(started(race, proxy.port)) for race in some]
+                ends = await asyncio.gather(*map(concluded, some, daemons))
+            told |= {race.name: end for race, end in zip(some, ends, strict=True)}
+        wrong = [one for one in all_races if not any(words in told[one.name] for words in one.expected)]
+        assert not wrong, "\n".join(f"{one.name}: {told[one.name]}, expected {one.expected}" for one in wrong)
         assert all(race.happened for race in all_races)
         await asked_for(stage, by_name)
         await who_lives(by_name)
