@@ -40,7 +40,7 @@ style: $(VENV)/.dev
 check test test-versions test-prometheus: export PYTHONDONTWRITEBYTECODE :=
 
 check: style  ## lint, types, import contracts, unit tests side by side: 140 s of CPU
-	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 20 s in sum.
+	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 35 s in sum.
 	@# Of Hypothesis a quarter of the examples of `make test`, of some long plays a part (tests/pace.py).
 	mkdir -p $(dir $(TYPES)); $(BIN)/mypy > $(TYPES) 2>&1 & types=$$!; code=0; \
 	  TMPDIR=$(MEMORY) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "$(FAST)" || code=$$?; \
