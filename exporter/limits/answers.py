@@ -217,19 +217,19 @@ class Resolution:
         return next(exact, None) or next(anywhere, None)
 
 
-def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
+def declared(pods: Iterable[Iterable[ResolvedLimit]]) -> Mapping[DeviceKey, int]:
     """
-    Sum the declared bytes of each device, each declaration once.
+    Sum the declared bytes of each device, each declaration once. What comes in are the limits of each pod.
 
     The limit of a pod replaces those of its containers. The limit of a claim counts once for all its pods. Limits of
     processes have no sum. Limits that name no device are left out.
     """
     total: dict[DeviceKey, int] = defaultdict(int)
     claims: dict[tuple[str, DeviceKey], int] = {}
-    for resolution in resolutions:
+    for limits in pods:
         of_pod: dict[DeviceKey, int] = {}
         of_containers: dict[DeviceKey, int] = defaultdict(int)
-        for limit in resolution.limits:
+        for limit in limits:
             if limit.bytes is None or limit.device is None:
                 continue
             if limit.scope is Scope.CLAIM:

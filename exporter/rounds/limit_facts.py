@@ -103,10 +103,10 @@ def _holding(limit: ResolvedLimit, usages: Iterable[Usage]) -> list[Usage]:
     return sorted(known, key=lambda usage: usage.memory_used or 0)[-1:] if name and len(known) == len(mine) else mine
 
 
-def fact_of(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], tolerance: Tolerance | None) -> Limit:
-    """Make the fact of a limit that has a device. `usages` are those of its pod; without a tolerance, no ceiling."""
+def fact_of(uid: PodUid, limit: ResolvedLimit) -> Limit:
+    """Make the fact of a limit that has a device, still without its ceiling."""
     assert limit.device is not None  # noqa: S101  (`placed` gave it one)
-    fact = Limit(
+    return Limit(
         pod_uid=uid,
         container=limit.subject.container,
         device=limit.device,
@@ -124,12 +124,17 @@ def fact_of(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], toleranc
         context=limit.context,
         headroom=limit.headroom,
     )
-    if tolerance is None or fact.claim or fact.scope is Scope.PROCESS:  # for claims see `with_claims`
-        return fact
-    held = _holding(limit, usages)
-    used = total(usage.memory_used for usage in held) if held else None
-    ceiling = tolerance.ceiling(fact, processes_of(held))
-    return replace(fact, ceiling=ceiling, bypassed=bypassed(limit, used, ceiling))
+
+
+def with_usage(fact: Limit, limit: ResolvedLimit, usages: Iterable[Usage], tolerance: Tolerance | None) -> Limit:
+    """Add to a fact what depends on the usages of its pod, or return the same one if that is as before."""
+    ceiling, over = None, None
+    if not (tolerance is None or fact.claim or fact.scope is Scope.PROCESS):  # for claims see `with_claims`
+        held = _holding(limit, usages)
+        ceiling = tolerance.ceiling(fact, processes_of(held))
+        over = bypassed(limit, total(usage.memory_used for usage in held) if held else None, ceiling)
+    unchanged = fact.ceiling == ceiling and fact.bypassed is over
+    return fact if unchanged else replace(fact, ceiling=ceiling, bypassed=over)
 
 
 def with_claims(snapshot: Snapshot, tolerance: Tolerance | None) -> Snapshot:

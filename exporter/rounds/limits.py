@@ -12,8 +12,9 @@ The rule:
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 
 import structlog
 
@@ -29,7 +30,6 @@ from exporter.limits import (
     resolve,
 )
 from exporter.limits.decoding import NOTHING_CHOSEN
-from exporter.limits.placing import placed
 from exporter.limits.reservations import Reservations
 from exporter.limits.rows import Catalogue
 from exporter.model import (
@@ -46,7 +46,8 @@ from exporter.model import (
     Tolerance,
     Usage,
 )
-from exporter.rounds.limit_facts import Invalid, fact_of, held_by_reservations, invalid_of, with_held
+from exporter.rounds.limit_facts import Invalid, held_by_reservations, invalid_of, with_held
+from exporter.rounds.placements import Placements
 
 log = structlog.get_logger()
 
@@ -110,6 +111,7 @@ class Limiting:
         self._gpus: dict[GpuUuid, Gpu] = {}
         self._surroundings = _Surroundings()
         self._resolved: dict[PodUid, _Resolved] = {}
+        self._placements = Placements(self._foreign)
         self._refreshes = 0
 
     @property
@@ -163,23 +165,23 @@ class Limiting:
         occupants = occupied(usage for mine in used.values() for usage in mine)
         reserved = self._reservations.reserved(inventory.pods, held_by_reservations(inventory))
         facts: list[Limit] = []
-        resolutions: list[Resolution] = []
+        counted: list[Sequence[ResolvedLimit]] = []
+        self._placements.begin()
         for uid in inventory.declared:
             if (known := self._resolved.get(uid)) is None:
                 continue
             pod = inventory.pods.get(uid)
             expected = pod is not None and not pod.terminating
-            seen = {(usage.subject.container, usage.device) for usage in used[uid]}
+            seen = frozenset((usage.subject.container, usage.device) for usage in used[uid])
             if pod is not None and expected:
                 seen |= self._in_group(pod, known.resolution, reserved)
-            limits = placed(known.resolution, seen, self._foreign, expected=expected)
+            on = self._placements.of(uid, known.resolution, seen, expected=expected)
+            on.use(used[uid], self.tolerance)
             # A reservation pod takes the whole device for other pods. Its limit is dropped, else it would count twice.
-            limits = tuple(
-                limit for limit in limits if limit.device is None or not only_reserves(pod, limit.device, occupants)
-            )
-            resolutions.append(replace(known.resolution, limits=limits))
-            facts += (fact_of(uid, limit, used[uid], self.tolerance) for limit in limits)
-        return Limits(tuple(facts), declared(resolutions))
+            counts = [not only_reserves(pod, fact.device, occupants) for fact in on.facts]
+            facts += compress(on.facts, counts)
+            counted.append(tuple(compress(on.limits, counts)))
+        return Limits(tuple(facts), declared(counted))
 
     def _in_group(
         self, pod: Pod, resolution: Resolution, reserved: Mapping[tuple[str, str], frozenset[DeviceKey]]

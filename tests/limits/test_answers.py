@@ -76,7 +76,7 @@ def test_a_claim_counts_once(gpus: Gpus) -> None:
     limits = [limit for each in found for limit in each.limits]
     assert [limit.bytes for limit in limits] == [10 * GIB, 10 * GIB]
     assert {(limit.scope, limit.subject.claim) for limit in limits} == {(Scope.CLAIM, "team-a/shared")}
-    assert declared(found) == {devices[0].key: 10 * GIB}
+    assert declared(each.limits for each in found) == {devices[0].key: 10 * GIB}
 
 
 def test_sharing_is_no_reason_to_only_report_a_claim_s_limit(gpus: Gpus) -> None:
@@ -106,7 +106,7 @@ def test_declared_sums(pod: Pod, gpus: Gpus) -> None:
     devices = gpus(16 * GIB)
     asked = pod({"nvidia.com/gpumem": "10240"})
     both = [resolve(replace(asked, uid=uid), None, devices, builtin()) for uid in ("a", "b")]
-    assert declared(both) == {devices[0].key: 20 * GIB}
+    assert declared(each.limits for each in both) == {devices[0].key: 20 * GIB}
 
 
 def test_held_devices(gpus: Gpus) -> None:
@@ -277,7 +277,7 @@ def test_a_pods_limit_stands_for_its_containers(gpus: Gpus) -> None:
     node = NodeFacts({"aliyun.com/gpu-mem": "16"}, labels={"ack.node.gpu.schedule": "share"})
     found = resolve(asked, node, devices, builtin())
     assert {limit.scope for limit in found.limits} == {Scope.POD, Scope.CONTAINER}
-    assert declared([found]) == {devices[0].key: 8 * GIB}
+    assert declared([found.limits]) == {devices[0].key: 8 * GIB}
 
 
 def test_what_declares_nothing_is_undeclared(pod: Pod, gpus: Gpus) -> None:
