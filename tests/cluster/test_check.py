@@ -109,6 +109,15 @@ class Stage:
         return {(event["verb"], event.get("objectRef", {}).get("resource", event["requestURI"])) for event in events}
 
 
+def failed(checks: Checks) -> set[str]:
+    """Name the checks that failed. A source that answers late, because the machine is busy, is one of them."""
+    return {name for name, (verdict, *_) in checks.items() if verdict == "fail"}
+
+
+def passes(checks: Checks) -> bool:
+    return not failed(checks)
+
+
 def shipped(manifest: Path = MANIFEST) -> list[Object]:
     """The rules that deploy/ ships."""
     (role,) = (one for one in yaml.safe_load_all(manifest.read_text()) if one["kind"] == "ClusterRole")
@@ -176,9 +185,11 @@ async def test_a_missing_right_is_told(stage: Stage) -> None:
 @pytest.mark.parametrize("mode", ["warn", "dry-run"])
 async def test_a_right_that_the_mode_needs_is_told(stage: Stage, mode: str) -> None:
     """With the exporter's role alone it fails and names each verb, in mode observe it passes; with both it passes."""
-    code, checks = await stage.checked(lambda checks: checks["api rights"][0] == "ok", "the exporter's rights")
-    assert code == 0 and "mode rights" not in checks, "who only observes writes nothing, and is asked nothing"
-    code, checks = await stage.check(f"--mode={mode}")
+    code, checks = await stage.checked(passes, "the exporter's rights")
+    assert code == 0 and "mode rights" not in checks, f"who only observes is asked nothing: {checks}"
+    code, checks = await stage.checked(
+        lambda checks: failed(checks) == {"mode rights"}, "one failure", f"--mode={mode}"
+    )
     assert (code, checks["mode rights"][0], checks["api rights"][0]) == (1, "fail", "ok")
     for words in (f"mode {mode}", "create events.events.k8s.io (", "patch events.events.k8s.io ("):
         assert words in checks["mode rights"][1]
@@ -190,10 +201,8 @@ async def test_a_right_that_the_mode_needs_is_told(stage: Stage, mode: str) -> N
     )
     assert code == 1 and "patch events.events.k8s.io (" in checks["mode rights"][1]
     await stage.grant(both)
-    code, checks = await stage.checked(
-        lambda checks: checks["mode rights"][0] == "ok", "both roles to be in force", f"--mode={mode}"
-    )
-    assert code == 0, checks
+    code, checks = await stage.checked(passes, "both roles to be in force", f"--mode={mode}")
+    assert (code, checks["mode rights"][0]) == (0, "ok"), checks
     assert stage.asked() == {("get", "/version"), ("create", "selfsubjectaccessreviews"), ("get", "nodes")}
 
 

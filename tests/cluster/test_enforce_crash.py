@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -172,12 +173,14 @@ async def killed_in_its_grace(part: Part) -> None:
         return levels.exists() and any(one["seconds"] > kept for one in _levels(levels))
 
     await until(saved, f"a level of more than {kept} s on the disk", PATIENT)
+    killed_at = time.monotonic()
     assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
     anew = part.start(grace="90s")
     await part.armed(anew)
     await logs(anew, "enforcer.levels_restored")
-    # The level falls by half of the time without a daemon, which a busy machine makes longer.
-    assert (await logs(anew, "enforcer.grace"))["over_seconds"] > 2 * warned
+    over = (await logs(anew, "enforcer.grace"))["over_seconds"]
+    # The level falls by half of the time without a daemon, which was more than a minute once on a busy machine.
+    assert over > min(2 * warned, kept - (time.monotonic() - killed_at) / 2)
     await part.told(*DONE)
     await part.gone()
     await part.evictions(201)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any, TypeVar
 
 from cluster.client import Api, Object, until
@@ -108,9 +109,22 @@ class GuestRelease:
         """Wait until this is the node's mode."""
         await self.shows(lambda page: series(page, "enforcement_mode", "mode") == {(wanted,): 1} or None, wanted)
 
-    def check(self) -> str:
-        """Return what `gpusteward check` says in its container."""
-        return self.bed.kubectl("-n", self.namespace, "exec", f"ds/{ACCOUNT}", "--", "gpusteward", "check")
+    async def check(self) -> str:
+        """Return what `gpusteward check` says in its container once it passes: a busy machine may answer it late."""
+        refused: list[str] = []
+
+        async def passed() -> str | None:
+            try:
+                return self.bed.kubectl("-n", self.namespace, "exec", f"ds/{ACCOUNT}", "--", "gpusteward", "check")
+            except CalledProcessError as error:
+                refused.append(f"{error.stdout}{error.stderr}")
+                return None
+
+        try:
+            return await until(passed, "gpusteward check to pass")
+        except TimeoutError as error:
+            error.add_note(refused[-1] if refused else "")
+            raise
 
     async def close(self, breaker: str) -> None:
         """Close a breaker, as a person does, once it is open."""
