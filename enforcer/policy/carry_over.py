@@ -19,7 +19,7 @@ from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.judgement import Judged
 from enforcer.policy.levels import Excess, Level
 from enforcer.policy.limit_holders import Case
-from enforcer.policy.rules import TOGETHER, Rules
+from enforcer.policy.rules import Rules
 from enforcer.policy.settling import settled
 from enforcer.policy.vocabulary import Place, Reason, Rung, State, Trigger
 from exporter.model import DeviceKey, PodUid, Snapshot
@@ -97,8 +97,9 @@ def remembered(
 ) -> History:
     """Put the new levels into the history, keep those of holders that this round misses, and add up seconds."""
     seconds = _over_seconds(history, cases, snapshot, rules)
+    round_at = snapshot.monotonic if snapshot.by_time else history.round_at
     if not (history.levels or history.tried or history.done or history.fenced):  # as on most nodes in most rounds
-        return replace(history, levels=levels, over_seconds=seconds)
+        return replace(history, levels=levels, over_seconds=seconds, round_at=round_at)
     missed = [key for key in history.levels if key not in levels]
     if missed:
         judged_now = {judged.holder for judged in cases}
@@ -112,6 +113,7 @@ def remembered(
         history,
         levels=levels,
         over_seconds=seconds,
+        round_at=round_at,
         tried={uid: at for uid, at in history.tried.items() if uid in pods},
         turns=history.turns if history.tried else {},
         done=frozenset(
@@ -144,7 +146,7 @@ def _over_seconds(
         if before is None or not before.over:
             continue
         step = snapshot.monotonic - before.read_at
-        if 0 < step <= TOGETHER * rules.interval and judged.case.limit.device in before.excesses:
+        if 0 < step <= rules.in_a_row and judged.case.limit.device in before.excesses:
             series = series_of(judged.case)
             seconds[series] = seconds.get(series, 0.0) + step
     return _of_living(seconds, snapshot)
@@ -152,7 +154,7 @@ def _over_seconds(
 
 def due_seconds(history: History, step: float, snapshot: Snapshot, rules: Rules) -> History:
     """Add the time since the last snapshot to the counters of the holders that were due then, by reason."""
-    if step > 2 * TOGETHER * rules.interval:
+    if step > 2 * rules.in_a_row:
         return history
     due = [standing for standing in history.standings.values() if standing.state in _DUE]
     if not due and not history.due_seconds:

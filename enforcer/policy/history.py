@@ -313,7 +313,7 @@ class History:
     What is remembered from one snapshot to the next. Times are monotonic seconds unless they say otherwise.
 
     Attributes:
-        shown: when the newest snapshot was taken.
+        shown: when the newest snapshot was taken; `round_at` the newest that moved the levels.
         settled: what of ours is in force; None before the first snapshot.
         parts: the UUIDs of each device's MIG instances, to notice that an instance is another one now.
         levels: by limit holder, as long as its pod or claim exists.
@@ -336,6 +336,7 @@ class History:
 
     at: Moment | None = None
     shown: float | None = None
+    round_at: float | None = None
     settled: Settled | None = None
     parts: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
     levels: Mapping[HolderKey, Level] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from enforcer.policy.holder import HolderKey
 from enforcer.policy.levels import Announcement, Excess, Level, OnDevice, Reading, Terms, prevents
 from enforcer.policy.limit_holders import NEVER, Case
 from enforcer.policy.protection import Permission, Protection
-from enforcer.policy.rules import TOGETHER, Rules
+from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import ON_A_CONTAINER, Kind, Mode, Reason, Rung
 from enforcer.policy.weighing import weigh
 from exporter.model import Snapshot
@@ -63,10 +63,10 @@ def judge_all(
     """Judge the cases of a snapshot, and return the new levels of their holders."""
     protection = Protection(rules, snapshot.namespaces)
     # In a stall of ours, or with a clock that is not ours, a snapshot says nothing about the present.
-    stale = not abs(now.monotonic - snapshot.monotonic) <= TOGETHER * rules.interval
+    stale = not abs(now.monotonic - snapshot.monotonic) <= rules.in_a_row
     known, result = history.levels, list[Judged]()
     by_holder: dict[HolderKey, list[Judged]] = {}
-    for case in cases(snapshot, TOGETHER * rules.interval, protection.spared):
+    for case in cases(snapshot, rules.in_a_row, protection.spared):
         judged = _judge(case, protection, rules, history, now)
         if stale:
             judged.over = None
@@ -80,7 +80,7 @@ def judge_all(
         result += group
         level = known.get(holder) if known else None
         if snapshot.by_time and (level is not None or True in [judged.over for judged in group]):
-            level = _level(level, group, snapshot.monotonic, rules)
+            level = _level(level, group, snapshot.monotonic, history.round_at, rules)
         if level is None:
             continue
         levels[holder] = level
@@ -112,7 +112,7 @@ def _judge(case: Case, protection: Protection, rules: Rules, history: History, n
     return Judged(case, holder, shield, allowed, over, None, protection.grace(pod), allowance, bound)
 
 
-def _level(before: Level | None, group: list[Judged], at: float, rules: Rules) -> Level | None:
+def _level(before: Level | None, group: list[Judged], at: float, earlier: float | None, rules: Rules) -> Level | None:
     """Weigh the devices of one holder together. Its earlier generations, and limits that bind nothing, do not count."""
     counted = [each for each in group if each.case.present and each.case.unknown not in NEVER]
     shields = [each.shield for each in counted if each.shield is not None]
@@ -122,14 +122,14 @@ def _level(before: Level | None, group: list[Judged], at: float, rules: Rules) -
         return before
     grace = max([each.grace for each in group])
     if not counted or shields:
-        return weigh(before, Reading(at, ()), _announcement(_accused(group), rules), grace, rules)
+        return weigh(before, Reading(at, (), earlier=earlier), _announcement(_accused(group), rules), grace, rules)
     if True in [each.case.pending for each in counted]:
         return before  # an early round: the next full one reads all of its devices
     devices = tuple([_on_device(each, rules) for each in counted])
     accused = _accused(counted)
     first = accused[0]
     # A claim may pass from one pod to the next: none is acted on for the excess of another one.
-    reading = Reading(at, devices, victim_of(first), several=bool(first.case.key.claim))
+    reading = Reading(at, devices, victim_of(first), earlier=earlier, several=bool(first.case.key.claim))
     return weigh(before, reading, _announcement(accused, rules), grace, rules)
 
 

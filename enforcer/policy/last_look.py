@@ -17,7 +17,7 @@ from enforcer.policy.decide import in_force, scene_of
 from enforcer.policy.history import Action, History, Moment
 from enforcer.policy.holds import InForce
 from enforcer.policy.judgement import Judged, judge_all
-from enforcer.policy.rules import FEWEST_INTERVALS, TOGETHER, Rules
+from enforcer.policy.rules import FEWEST_INTERVALS, Rules
 from enforcer.policy.victims import Scene, due, refusal
 from enforcer.policy.vocabulary import ON_A_CONTAINER, Mode, Reason, Rung, Trigger
 from exporter.model import Container, Pod, Snapshot
@@ -88,7 +88,7 @@ def last_look(
     later = snapshot.names_live and _later(known, pod)
     if not later and (known.labels, known.annotations) != (pod.labels, pod.annotations):
         return Spared.DECLARATION_CHANGED  # the limit was read from other ones
-    if not now.monotonic - oldest(rules) <= snapshot.monotonic <= now.monotonic:
+    if not now.monotonic - FRESH <= snapshot.monotonic <= now.monotonic:
         return Spared.LOOK_TOO_OLD
     seen = replace(snapshot, namespaces={**snapshot.namespaces, action.namespace: live.labels}, names_live=True)
     if not later:
@@ -96,11 +96,6 @@ def last_look(
         containers = (*snapshot.containers, *live.containers)  # the last generation of a container is the present one
         seen = replace(seen, pods={**snapshot.pods, pod.uid: shown}, containers=containers)
     return _justified(action, seen, in_force(rules, seen), history, now, second=second)
-
-
-def oldest(rules: Rules) -> float:
-    """Return the seconds that a reading may be old: no longer than any reading counts (see `judge_all`)."""
-    return min(FRESH, TOGETHER * rules.interval)
 
 
 def _justified(

@@ -174,6 +174,7 @@ class Reading:
 
     Attributes:
         victim: what an action would end; `several`: it is one of several pods that share the limit.
+        earlier: when the round before this one was made; None for the first one.
 
     """
 
@@ -181,6 +182,7 @@ class Reading:
     devices: tuple[OnDevice, ...]
     victim: str = ""
     several: bool = False
+    earlier: float | None = None
 
     @property
     def over(self) -> bool | None:

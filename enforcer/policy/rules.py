@@ -22,6 +22,9 @@ APART = 0.75
 """Of an interval: readings this far apart count as one interval apart, because rounds are jittered by 20 %."""
 TOGETHER = 1.5
 """Intervals: two readings at most this far apart say what was so between them."""
+SLOW = 15.0
+"""Seconds for which they do so whatever the interval, if nothing was read between them: on a busy node a round can take
+longer than an interval, and a tenant can make a node busy."""
 FEWEST_INTERVALS = 2.0
 """Intervals of excess that an action needs, even with a grace and a warn_after of 0: three readings span so much."""
 CONSENT = "gpusteward.io/mode"
@@ -184,6 +187,11 @@ class Rules:
     def differs(self, other: "Rules") -> bool:
         """Tell whether the operator wants something else by `other`. What is found out on the node does not count."""
         return self is not other and any(getattr(self, name) != getattr(other, name) for name in _WISHES)
+
+    @property
+    def in_a_row(self) -> float:
+        """Seconds from one round to the next, at most: after more than that the daemon has stood still."""
+        return max(TOGETHER * self.interval, SLOW)
 
     def capacity(self, grace: float) -> float:
         """Return the seconds over the limit, in total, after which an action is due."""

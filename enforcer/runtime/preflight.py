@@ -26,6 +26,7 @@ from enforcer.runtime.rights_watch import missing
 from exporter.base.clock import SystemClock
 from exporter.check import remedies
 from exporter.check.lines import Line, Verdict, count
+from exporter.check.probe import DEADLINE
 from exporter.config import Config, source_of_names
 from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
@@ -35,7 +36,6 @@ from exporter.kube.errors import KubeError, decoded
 from exporter.kube.rights import Right
 from exporter.objects.metadata import Described
 
-DEADLINE = 5.0
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LADDER = "remove kill from policy.ladder on this node, or add evict"
 _NO_FENCE = "upgrade the driver where it is too old, or remove fence from policy.ladder on this node"

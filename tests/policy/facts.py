@@ -14,7 +14,7 @@ from math import inf
 
 from enforcer.policy.history import Action, History, Moment, Result, Verdict
 from enforcer.policy.holder import CaseKey, HolderKey, key_of
-from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, TOGETHER, Rules
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
 from exporter.model import (
     ContainerId,
@@ -152,7 +152,7 @@ class Facts:
     def _left_out(self, device: Device) -> bool:
         if device.key.uuid in self.snapshot.gpus_read:
             return False
-        return 0 <= self.snapshot.taken_at - device.sampled_at <= TOGETHER * self.rules.interval
+        return 0 <= self.snapshot.taken_at - device.sampled_at <= self.rules.in_a_row
 
     def runs(self, key: CaseKey) -> bool:
         """Tell whether the container is the present generation; what an earlier one left behind says nothing."""
@@ -225,7 +225,7 @@ class Facts:
 
     def _trusted(self) -> frozenset[DeviceKey]:
         snapshot = self.snapshot
-        stale = self.now.monotonic - snapshot.monotonic > 2.5 * self.rules.interval
+        stale = self.now.monotonic - snapshot.monotonic > self.rules.in_a_row + self.rules.interval
         unsure = any(fault.source == "allocations" for fault in snapshot.faults)
         if stale or unsure or not snapshot.pid_domain_proven:
             return frozenset()

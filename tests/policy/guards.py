@@ -41,7 +41,7 @@ MODULES = (
     "mps",
     "decide",
 )
-CONSTANTS = {"rules": {"READINGS", "APART", "TOGETHER", "FEWEST_INTERVALS", "LONGEST_GRACE"}}
+CONSTANTS = {"rules": {"READINGS", "APART", "TOGETHER", "SLOW", "FEWEST_INTERVALS", "LONGEST_GRACE"}}
 """Modules of which only these names, and numbers inside of functions, are looked at."""
 
 _OTHER: dict[type[ast.cmpop], tuple[type[ast.cmpop], str]] = {

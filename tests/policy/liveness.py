@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 
 from enforcer.policy.holder import HolderKey
-from enforcer.policy.rules import TOGETHER, Budget, Rules
+from enforcer.policy.rules import Budget, Rules
 from exporter.model import PodUid
 from policy.facts import Step
 from policy.invariants import MAY_HAVE_ACTED, PATIENCE, Watch
@@ -87,7 +87,7 @@ class Promise:
         if self.start is None or step.began == "new":
             self.start, self.gaps = at, 0.0
         self.vetted = self.vetted and step.began != "new"
-        if self.shown is not None and at - self.shown > TOGETHER * rules.interval:
+        if self.shown is not None and at - self.shown > rules.in_a_row:
             self.gaps += 2 * (at - self.shown) + self.usage.period + 3 * rules.interval
         if step.closed:
             self.gaps += 3 * rules.interval

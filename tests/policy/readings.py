@@ -64,11 +64,11 @@ class Holder:
         several: bool = False,
     ) -> float:
         """Read the devices after so many seconds; the level after it."""
-        self.at += after
+        earlier, self.at = self.at, self.at + after
         devices = tuple(
             on(device, state, charged, bound, cap) for device, state in zip((FIRST, SECOND), over, strict=False)
         )
-        reading = Reading(self.at, devices, victim, several)
+        reading = Reading(self.at, devices, victim, several, earlier)
         self.level = weigh(self.level, reading, self.says, self.grace, self.rules)
         return self.seconds
 

@@ -16,7 +16,7 @@ import pytest
 
 from enforcer.policy.decide import decide
 from enforcer.policy.history import Action, Hold, InFlight, Opened, Result, Spent
-from enforcer.policy.last_look import FRESH, Live, Spared, holds, last_look, oldest
+from enforcer.policy.last_look import FRESH, Live, Spared, holds, last_look
 from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Rung, Trigger
 from enforcer.runtime.last_looks import LOOKS
 from exporter.model import Container, Snapshot
@@ -230,12 +230,6 @@ def test_a_round_is_three_seconds_old_at_most(later: float, why: Spared | None) 
     play = intended()
     assert looked(play, later=later) == why
     assert looked(play, later=0.4) == Spared.LOOK_TOO_OLD
-
-
-@pytest.mark.parametrize(("interval", "age"), [(10.0, FRESH), (2.0, FRESH), (1.0, 1.5), (0.5, 0.75)])
-def test_a_round_is_no_older_than_any_reading_that_counts(interval: float, age: float) -> None:
-    """With a short interval a reading says nothing after one and a half of them."""
-    assert oldest(replace(UNHURRIED, interval=interval)) == age
 
 
 ELSEWHERE = ("elsewhere", "Deployment", "other")
