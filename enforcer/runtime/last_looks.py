@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import structlog
 
 from enforcer.policy.history import Action
-from enforcer.policy.last_look import FRESH, Live, Spared
+from enforcer.policy.last_look import FRESH, Spared
 from enforcer.policy.vocabulary import Kind, Reason
 from enforcer.runtime.decider import Decider
 from enforcer.runtime.hands import Hands
@@ -59,22 +59,27 @@ class LastLooks:
         began, times = self._clock.monotonic(), Counter[Why]()
         while True:
             try:
-                # The server first: a round takes some milliseconds, an answer up to seconds.
-                live = await self._hands.ask(action)
+                why = await self._once(action, second=second)
             except KubeError as error:
                 log.warning("enforcer.last_look", reason=error.reason, message=error.message)
                 return Spared.LOOK_FAILED
-            why = await self._judged(action, live, second=second)
             if why is None or why not in _MOST:
                 return why
             times[why] += 1
             if times[why] >= _MOST[why] or self._clock.monotonic() - began >= PATIENCE:
                 return why
 
-    async def _judged(self, action: Action, live: Live, *, second: bool) -> Why | None:
-        answered = self._clock.monotonic()
+    async def _once(self, action: Action, *, second: bool) -> Why | None:
+        # The server first: a round takes some milliseconds, an answer up to seconds.
+        live, answered = await self._hands.ask(action), self._clock.monotonic()
         snapshot = await self._hands.fresh({action.device.uuid})
         if snapshot is None:
             return Spared.LOOK_FAILED
+        if self._late(answered) and not self._late(snapshot.monotonic):
+            # The round waited for the one before it, as with a slow driver: the reading is fresh, the answer is not.
+            live, answered = await self._hands.ask(action), self._clock.monotonic()
         why = self._hands.spared() or self._decider.still(action, live, snapshot, second=second)
-        return Spared.LOOK_TOO_OLD if why is None and self._clock.monotonic() - answered > FRESH else why
+        return Spared.LOOK_TOO_OLD if why is None and self._late(answered) else why
+
+    def _late(self, at: float) -> bool:
+        return self._clock.monotonic() - at > FRESH

@@ -200,8 +200,9 @@ def _late(stage: Stage) -> None:
 
 
 async def _slowly(stage: Stage, only: Collection[GpuUuid]) -> Snapshot | None:
+    seen = await stage.fresh(only)
     stage.monotonic_ += stage.slow
-    return await stage.fresh(only)
+    return seen
 
 
 def _forgotten(stage: Stage) -> None:

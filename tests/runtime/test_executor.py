@@ -191,6 +191,21 @@ async def test_a_round_of_a_busy_machine_is_fresh_enough(seconds: float) -> None
     assert stage.script[:4] == ["intended", "asked", "looked", "acted"]
 
 
+@pytest.mark.parametrize("seconds", [3.1, 14.0])
+async def test_where_the_round_waited_the_server_is_asked_again(seconds: float) -> None:
+    """A driver that is slow for another GPU does not keep the pod from its eviction: both answers are fresh in the end."""
+    stage = Stage(HOG, POOR)
+    fresh = stage.fresh
+
+    async def waits(only: Collection[GpuUuid]) -> Snapshot | None:
+        stage.monotonic_ += seconds
+        return await fresh(only)
+
+    stage.hands(fresh=waits)
+    await stage.play(150, until=lambda: stage.acted)
+    assert stage.script[:5] == ["intended", "asked", "looked", "asked", "acted"]
+
+
 async def test_a_look_that_came_too_late_is_repeated_at_once() -> None:
     """Three rounds are too slow, and the fourth is not: the action follows without a wait, and in the same flight."""
     stage = Stage(HOG, POOR)
