@@ -193,7 +193,7 @@ async def test_a_round_of_a_busy_machine_is_fresh_enough(seconds: float) -> None
 
 @pytest.mark.parametrize("seconds", [3.1, 14.0])
 async def test_where_the_round_waited_the_server_is_asked_again(seconds: float) -> None:
-    """A driver that is slow for another GPU does not keep the pod from its eviction: both answers are fresh in the end."""
+    """A driver that is slow for another GPU does not keep the pod from its eviction: both answers are fresh."""
     stage = Stage(HOG, POOR)
     fresh = stage.fresh
 
