@@ -125,8 +125,8 @@ class Client:
         """
         Open a watch; inside, iterate over its lines, which end when the server ends them.
 
-        `seconds` is the time after which the server ends it. A line must come within `idle` seconds; the server sends
-        bookmarks about once a minute. Raises KubeError, also while iterating.
+        `seconds` is the time after which the server ends it. A line must come within `idle` seconds; where
+        anything changes, the server sends a bookmark about once a minute. Raises KubeError, also while iterating.
         """
         limits = aiohttp.ClientTimeout(total=seconds + idle, sock_connect=self._deadline, sock_read=idle)
         query = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}

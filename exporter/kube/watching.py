@@ -45,7 +45,8 @@ class Patience:
         first: bound of the wait after the first failure, and after a watch that ended normally.
         most: bound of all waits; a server's Retry-After adds up to twice as much.
         watch: bounds of the requested duration of a watch.
-        idle: silence after which a watch counts as dead; bookmarks come about once a minute.
+        idle: silence after which the pods are listed anew. Bookmarks come about once a minute, but only where a pod of
+            the cluster changed, or etcd reports progress: its `--watch-progress-notify-interval` is 10 min by default.
 
     """
 
@@ -130,12 +131,8 @@ class PodWatch:
                     # The server answers, but has forgotten our version: its pods are unknown until they are listed.
                     # That does not wait for the long pause that the outage before it led to.
                     failures = 0
-                # After a watch that broke off, the next request shows whether the server is away.
-                if (
-                    error.reason == SILENT
-                    or error.status == GONE
-                    or (opened is None and (listing is not None or begin is None))
-                ):
+                # After a watch that broke off or fell silent, the next request shows whether the server is away.
+                if error.status == GONE or (opened is None and (listing is not None or begin is None)):
                     self._tell(error)
             proven = opened is not None and self._clock.monotonic() - opened >= PROVEN
             failures = 1 if proven else failures + 1

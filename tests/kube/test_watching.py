@@ -198,7 +198,7 @@ async def test_a_server_that_fell_back_is_listed_anew(tmp_path: Path) -> None:
 
 @pytest.mark.fault(18)
 async def test_a_silent_watch_is_followed_by_a_list(tmp_path: Path) -> None:
-    """To a version of the future a real server says nothing at all: silence is not live, and a list finds it out."""
+    """To a version of the future a real server says nothing at all; a list finds it out."""
     api = Pods()
     patience = replace(HURRIED, idle=0.3)
     async with serving(api.answer) as server, watching(server, tmp_path, patience=patience) as watch:
@@ -209,6 +209,22 @@ async def test_a_silent_watch_is_followed_by_a_list(tmp_path: Path) -> None:
         await until(lambda: len(api.watches) == 2)
         assert asked(server)[1:6] == [("watch", "10"), ("list", "10"), ("list", ""), ("list", ""), ("watch", "3")]
         assert watch.pods.known == {}
+
+
+async def test_a_silent_watch_of_a_server_that_answers_is_no_outage(tmp_path: Path) -> None:
+    """In a cluster where nothing changes, etcd may give no reason for a bookmark: the pods are listed, and stay live."""
+    api, errors = Pods(), list[object]()
+    patience = replace(HURRIED, idle=0.3)
+    async with serving(api.answer) as server, watching(server, tmp_path, patience=patience) as watch:
+
+        def thrice() -> bool:
+            errors.append(watch.error)
+            return len(api.watches) == 3
+
+        await until(thrice)
+        assert asked(server)[:5] == [("list", "0"), ("watch", "10"), ("list", "10"), ("watch", "10"), ("list", "10")]
+        assert errors[-1] is None and watch.live
+        assert [*filter(None, errors)] == []
 
 
 @pytest.mark.parametrize("code", [429, 500, 503, 504, 403, 401])
