@@ -212,7 +212,7 @@ async def test_a_silent_watch_is_followed_by_a_list(tmp_path: Path) -> None:
 
 
 async def test_a_silent_watch_of_a_server_that_answers_is_no_outage(tmp_path: Path) -> None:
-    """In a cluster where nothing changes, etcd may give no reason for a bookmark: the pods are listed, and stay live."""
+    """In a cluster where nothing changes, etcd may give no reason for a bookmark: the pods are listed and stay live."""
     api, errors = Pods(), list[object]()
     patience = replace(HURRIED, idle=0.3)
     async with serving(api.answer) as server, watching(server, tmp_path, patience=patience) as watch:
