@@ -139,9 +139,9 @@ def series_of(case: Case) -> Series:
 def _over_seconds(
     history: History, cases: Sequence[Judged], snapshot: Snapshot, rules: Rules
 ) -> Mapping[Series, float]:
-    """Add the time between two readings of which both were above the limit."""
+    """Add the time between two readings of which both were above the limit. An early round's would count twice."""
     seconds = dict(history.over_seconds)
-    for judged in cases if history.levels else ():
+    for judged in cases if history.levels and snapshot.by_time else ():
         before = history.levels.get(judged.holder) if judged.over else None
         if before is None or not before.over:
             continue

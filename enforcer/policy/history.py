@@ -313,7 +313,7 @@ class History:
     What is remembered from one snapshot to the next. Times are monotonic seconds unless they say otherwise.
 
     Attributes:
-        shown: when the newest snapshot was taken; `round_at` the newest that moved the levels.
+        shown: when the newest snapshot was taken; `round_at`: the newest by time (see `Snapshot.by_time`).
         settled: what of ours is in force; None before the first snapshot.
         parts: the UUIDs of each device's MIG instances, to notice that an instance is another one now.
         levels: by limit holder, as long as its pod or claim exists.

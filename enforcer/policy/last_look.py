@@ -24,7 +24,7 @@ from exporter.model import Container, Pod, Snapshot
 
 FRESH = 3.0
 """
-Seconds that a reading, or the server's answer, may be old when the call is made.
+Seconds that a reading, from the end of its round, or the server's answer may be old when the call is made.
 
 The age bounds the time in which a pod can free its memory, or change its declaration, unnoticed before its action. A
 replaced pod is not hit in any case: the call names the UID. The bound must exceed the time of a round and a request on
@@ -88,7 +88,7 @@ def last_look(
     later = snapshot.names_live and _later(known, pod)
     if not later and (known.labels, known.annotations) != (pod.labels, pod.annotations):
         return Spared.DECLARATION_CHANGED  # the limit was read from other ones
-    if not now.monotonic - FRESH <= snapshot.monotonic <= now.monotonic:
+    if not now.monotonic - oldest(snapshot, rules) <= snapshot.monotonic <= now.monotonic:
         return Spared.LOOK_TOO_OLD
     seen = replace(snapshot, namespaces={**snapshot.namespaces, action.namespace: live.labels}, names_live=True)
     if not later:
@@ -96,6 +96,11 @@ def last_look(
         containers = (*snapshot.containers, *live.containers)  # the last generation of a container is the present one
         seen = replace(seen, pods={**snapshot.pods, pod.uid: shown}, containers=containers)
     return _justified(action, seen, in_force(rules, seen), history, now, second=second)
+
+
+def oldest(snapshot: Snapshot, rules: Rules) -> float:
+    """Return the seconds since its beginning that a round may be old; older than `in_a_row` no reading counts."""
+    return min(snapshot.duration + FRESH, rules.in_a_row)
 
 
 def _justified(

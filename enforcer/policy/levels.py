@@ -174,7 +174,7 @@ class Reading:
 
     Attributes:
         victim: what an action would end; `several`: it is one of several pods that share the limit.
-        earlier: when the round before this one was made; None for the first one.
+        earlier: when the last round by time before this one was read; None for the first one.
 
     """
 

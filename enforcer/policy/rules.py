@@ -23,8 +23,8 @@ APART = 0.75
 TOGETHER = 1.5
 """Intervals: two readings at most this far apart say what was so between them."""
 SLOW = 15.0
-"""Seconds for which they do so whatever the interval, if nothing was read between them: on a busy node a round can take
-longer than an interval, and a tenant can make a node busy."""
+"""Seconds: two readings without a round between them count like that up to this distance, whatever the interval. On a
+busy node a round can take longer than an interval, and a tenant can make a node busy."""
 FEWEST_INTERVALS = 2.0
 """Intervals of excess that an action needs, even with a grace and a warn_after of 0: three readings span so much."""
 CONSENT = "gpusteward.io/mode"
@@ -190,7 +190,7 @@ class Rules:
 
     @property
     def in_a_row(self) -> float:
-        """Seconds from one round to the next, at most: after more than that the daemon has stood still."""
+        """Seconds from one reading to the next up to which the two count as in a row; a later snapshot is stale."""
         return max(TOGETHER * self.interval, SLOW)
 
     def capacity(self, grace: float) -> float:

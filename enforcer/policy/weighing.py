@@ -23,8 +23,8 @@ from enforcer.policy.rules import APART, READINGS, TOGETHER, Rules
 
 RECENT = 6.0
 """Intervals after which an earlier reading does not count towards three: one spike must not complete an old excess. The
-number is per device with an excess, because a holder may move it from one device to the next. On a slow node it is the
-time of two rounds."""
+number is per device with an excess, because a holder may move it from one device to the next. Where rounds take longer
+it is the time of two of them."""
 
 
 def weigh(before: Level | None, reading: Reading, now: Announcement, grace: float, rules: Rules) -> Level | None:
@@ -77,7 +77,7 @@ def _anew(level: Level, at: float, *, over: bool | None = None) -> Level:
 
 def _move(level: Level, reading: Reading, most: float, rules: Rules, *, over: bool | None) -> None:
     step = reading.at - level.read_at
-    # Without a round in between only the node was slow. With one, that round did not find the holder over.
+    # Without a round in between only the node was slow. With one, that round did not find the holder over or within.
     near = step <= (rules.in_a_row if level.read_at == reading.earlier else TOGETHER * rules.interval)
     if over is None and near:
         return  # the next reading may still be close to the last one that is known
@@ -113,7 +113,9 @@ def _credit(level: Level, reading: Reading, step: float, most: float) -> None:
 
 
 def _count(level: Level, reading: Reading, rules: Rules) -> None:
-    excesses = dict(level.excesses)
+    excesses, slow = dict(level.excesses), 0.0
+    if reading.earlier is not None:
+        slow = 2 * min(rules.in_a_row, reading.at - reading.earlier)
     for device in reading.devices:
         if not device.over:
             continue
@@ -124,7 +126,7 @@ def _count(level: Level, reading: Reading, rules: Rules) -> None:
             continue
         gap = reading.at - known.last_at
         readings, last_at = known.readings, known.last_at
-        if gap > max(RECENT * rules.interval, 2 * rules.in_a_row) * len(level.excesses):
+        if gap > max(RECENT * rules.interval, slow) * len(level.excesses):
             readings, last_at = 1, reading.at
         elif readings == 0 or gap >= APART * rules.interval:
             readings, last_at = min(readings + 1, READINGS), reading.at

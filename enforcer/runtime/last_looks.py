@@ -75,8 +75,7 @@ class LastLooks:
         snapshot = await self._hands.fresh({action.device.uuid})
         if snapshot is None:
             return Spared.LOOK_FAILED
-        if self._late(answered) and not self._late(snapshot.monotonic):
-            # The round waited for the one before it, as with a slow driver: the reading is fresh, the answer is not.
+        if self._late(answered):  # with a slow driver a round takes long, and waits for the one before it
             live, answered = await self._hands.ask(action), self._clock.monotonic()
         why = self._hands.spared() or self._decider.still(action, live, snapshot, second=second)
         return Spared.LOOK_TOO_OLD if why is None and self._late(answered) else why

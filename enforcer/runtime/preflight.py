@@ -26,7 +26,6 @@ from enforcer.runtime.rights_watch import missing
 from exporter.base.clock import SystemClock
 from exporter.check import remedies
 from exporter.check.lines import Line, Verdict, count
-from exporter.check.probe import DEADLINE
 from exporter.config import Config, source_of_names
 from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
@@ -119,7 +118,7 @@ async def admission(config: Config, own: OwnPod) -> tuple[Line, ...]:
         return ()
     if not own.known:
         return (Line("admission", Verdict.FAIL, NOWHERE, _NO_OWN_POD),)
-    writer = Writer(credentials(config.names.kubeconfig), clock=SystemClock(), deadline=DEADLINE)
+    writer = Writer(credentials(config.names.kubeconfig), clock=SystemClock())
     try:
         found = await admission_probe.missing(writer, own)
     finally:
@@ -133,7 +132,7 @@ async def admission(config: Config, own: OwnPod) -> tuple[Line, ...]:
 
 async def consent(config: Config) -> tuple[Line, ...]:
     """Judge whether the daemon may act in each namespace that consents."""
-    client = Client(credentials(config.names.kubeconfig), clock=SystemClock(), deadline=DEADLINE)
+    client = Client(credentials(config.names.kubeconfig), clock=SystemClock())
     try:
         namespaces, where = await _consenting(client, config)
         lacking = {name: why for name in namespaces if (why := await missing(client.may, name, rules_of(config)))}

@@ -4,7 +4,7 @@ The preflight: asks each source of the daemon once.
 What comes in: the command line. What goes out: judged lines, in a fixed order. No fault of the node raises an
 exception.
 
-The rule: it uses the daemon's own code, asks all sources at once, and waits for none longer than a deadline. A source
+The rule: it uses the daemon's own code and deadlines, asks all sources at once, and waits for none longer. A source
 that the config does not use is not asked. Nothing stays open: each socket and each driver is closed.
 """
 
@@ -44,13 +44,15 @@ T = TypeVar("T")
 
 DEADLINE = 15.0
 """
-Seconds for one question.
+Seconds for files of the host.
 
 What hangs never answers, and what is only busy must not be called broken: on a machine with two cores under full load,
-a walk over `/proc` took more than 5 s. The driver's first initialisation takes some seconds, too.
+a walk over `/proc` took more than 5 s.
 """
-DRIVER_DEADLINE = 30.0
-"""Seconds for all of the driver's calls together; each single call must answer within `DEADLINE`."""
+DRIVER_DEADLINE = 15.0
+"""Seconds for all of the driver's calls together."""
+SERVER_DEADLINE = 5.0
+"""Seconds for the server that has our address already."""
 INITIAL_CGROUP = "cgroup:[4026531835]"
 """The kernel's constant for the initial cgroup namespace, PROC_CGROUP_INIT_INO of include/linux/proc_ns.h."""
 OWN_PROC = Path("/proc")
@@ -104,7 +106,7 @@ async def _devices(config: Config) -> DevicesSample | Failed:
     root = config.node.host_root
     roots = Roots.below(root, proc_root(root))
     off = switched_off(config.collector)
-    finder = Finder(roots, root, clock=time.time, monotonic=time.monotonic, deadline=DEADLINE, off=off)
+    finder = Finder(roots, root, clock=time.time, monotonic=time.monotonic, off=off)
     try:
         async with asyncio.timeout(DRIVER_DEADLINE):
             source = await finder.open(config.devices.names)
@@ -168,8 +170,8 @@ async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]
 
     folder = links_below(config.node.host_root)
     kubelet, api, links = await asyncio.gather(
-        probe_kube.kubelet(config, DEADLINE),
-        probe_kube.api(config, _boot_id(), DEADLINE, more),
+        probe_kube.kubelet(config),
+        probe_kube.api(config, _boot_id(), more),
         in_thread(lambda: len(read(folder)) if folder.is_dir() else None, f"reading {folder}"),
     )
     return (
@@ -206,7 +208,7 @@ async def _served_by(address: ListenAddress) -> str | None:
     """Ask which server answers there, with or without TLS: it may be the daemon itself, when it runs already."""
     host = address.host if address.host not in {"", "::", "0.0.0.0"} else "localhost"  # noqa: S104
     place = f"{f'[{host}]' if ':' in host else host}:{address.port}/healthz"
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE / 2)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SERVER_DEADLINE)) as session:
         for scheme in ("http", "https"):
             with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
                 # The certificate is not verified: no secret is sent, and only the server's name is read.

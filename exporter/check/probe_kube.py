@@ -18,10 +18,10 @@ from exporter.check.cluster import ApiServer, NodeObject
 from exporter.check.lines import Failed
 from exporter.config import Config
 from exporter.kube.allocations import AllocationsView
-from exporter.kube.client import Client, segment
+from exporter.kube.client import REQUEST, Client, segment
 from exporter.kube.credentials import credentials
 from exporter.kube.errors import KubeError, decoded
-from exporter.kube.pod_resources import KubeletError, ask, socket_of
+from exporter.kube.pod_resources import DEADLINE, KubeletError, ask, socket_of
 from exporter.kube.rights import RIGHTS, Right
 
 
@@ -59,7 +59,7 @@ class Api:
     node: NodeObject | Failed | None = None
 
 
-async def kubelet(config: Config, deadline: float) -> AllocationsView | Failed:
+async def kubelet(config: Config, deadline: float = DEADLINE) -> AllocationsView | Failed:
     """Ask the kubelet for its allocations."""
     try:
         return await ask(socket_of(config.node.kubelet_root), deadline=deadline)
@@ -67,7 +67,7 @@ async def kubelet(config: Config, deadline: float) -> AllocationsView | Failed:
         return Failed(error.message, fix=error.fix)
 
 
-async def api(config: Config, booted: str, deadline: float, more: Iterable[Right] = ()) -> Api:
+async def api(config: Config, booted: str, more: Iterable[Right] = (), *, deadline: float = REQUEST) -> Api:
     """
     Ask the API server for its version, for our rights, and for the node.
 

@@ -33,6 +33,8 @@ USER_AGENT = "gpusteward"
 JSON: Mapping[str, str] = {"Accept": "application/json"}
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """The media type for the metadata alone: the server leaves out the rest, and the same right is enough."""
+REQUEST = 10.0
+"""Seconds for one request."""
 RENEWAL = 60.0
 """Seconds between two readings of the credentials. The kubelet writes a new token when 80 % of its hour are over."""
 RENEWAL_AGAIN = 5.0
@@ -81,7 +83,7 @@ class Client:
     _follows: ClassVar[bool] = True
     """A request goes where a redirect sends it."""
 
-    def __init__(self, credentials: Credentials, *, clock: Clock, deadline: float = 10.0) -> None:
+    def __init__(self, credentials: Credentials, *, clock: Clock, deadline: float = REQUEST) -> None:
         self._credentials = credentials
         self._clock = clock
         self._deadline = deadline

@@ -65,9 +65,13 @@ class Beat:
     fast_interval: float = 0.5
     jitter: float = 0.2
 
-    def wait(self, swing: float) -> float:
-        """Return the seconds from one full round to the next; `swing` is -1 for the earliest and 1 for the latest."""
-        return self.interval * (1 + self.jitter * swing)
+    def wait(self, swing: float, lasted: float = 0.0) -> float:
+        """
+        Return the seconds from one full round to the next; `swing` is -1 for the earliest and 1 for the latest.
+
+        `lasted` is the duration of the first. Rounds that take longer than an interval are irregular, too.
+        """
+        return max(self.interval * (1 + self.jitter * swing), lasted * (1 + self.jitter * (1 + swing) / 2))
 
     def soon(self, swing: float, lasted: float) -> float:
         """Return the seconds to the next reading of suspect GPUs; `lasted` is the duration of the last round."""
@@ -125,8 +129,8 @@ class Sampler:
         while True:
             began, swing = self._clock.monotonic(), self._swing()
             await self._publish(latest, None, by_time=True)
-            soon = self._soon(latest)
-            while (rest := began + self.beat.wait(swing) - (now := self._clock.monotonic())) > 0:
+            lasted, soon = self._clock.monotonic() - began, self._soon(latest)
+            while (rest := began + self.beat.wait(swing, lasted) - (now := self._clock.monotonic())) > 0:
                 latest.beat = now
                 fast, suspects = crowded(latest.snapshot), self._suspects.at(now)
                 pauses = (rest, self.beat.fast_interval if fast else HEARTBEAT, soon - now if suspects else rest)

@@ -290,7 +290,7 @@ async def test_each_right_is_asked_for_as_it_is_used(tmp_path: Path) -> None:
     """One review for each right, with the token: the own node by its name, all else in all namespaces."""
     asked: list[dict[str, str]] = []
     async with serving(api_answers(asked, refused=frozenset({"jobs"}))) as server:
-        found = await probe_kube.api(config(tmp_path, server.url), "b1", 5.0)
+        found = await probe_kube.api(config(tmp_path, server.url), "b1")
     assert found.server == ApiServer(server.url, "v1.34.1")
     assert found.node == NodeObject("b1", "b1")
     assert isinstance(found.rights, dict)
@@ -315,11 +315,11 @@ async def test_an_api_server_that_cannot_be_asked_is_a_finding(tmp_path: Path) -
     async def babble(_: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>")
 
-    found = await probe_kube.api(config(tmp_path), "", 5.0)
+    found = await probe_kube.api(config(tmp_path), "")
     assert isinstance(found.server, Failed) and "Unreachable" in found.server.message
     for answer, word, within in ((hang, "Timeout", 0.3), (refuse, "401", 30.0), (babble, "Invalid", 30.0)):
         async with serving(answer) as server:
-            found = await probe_kube.api(config(tmp_path, server.url), "", within)
+            found = await probe_kube.api(config(tmp_path, server.url), "", deadline=within)
         assert isinstance(found.server, Failed) and word in found.server.message
         assert (found.rights, found.node) == (None, None)
 
@@ -332,7 +332,7 @@ async def test_a_server_that_reviews_nothing_is_a_warning(tmp_path: Path) -> Non
         return refusal(403, "Forbidden") if request.method == "POST" else await answers(request)
 
     async with serving(answer) as server:
-        found = await probe_kube.api(config(tmp_path, server.url), "b1", 5.0)
+        found = await probe_kube.api(config(tmp_path, server.url), "b1")
     line = cluster.rights(found.rights)
     assert line.verdict is WARN and "unknown: " in said(line) and "missing" not in said(line)
 

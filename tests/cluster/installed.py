@@ -43,7 +43,7 @@ RUNTIME_CLASS: Object = {
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 PASSING = ("events", "leases", "replicasets", "controllerrevisions", "endpointslices", "endpoints")
 """Resources whose objects others make and remove when they like."""
-PATIENT = 180.0
+PATIENT = 600.0
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
 
 

@@ -32,7 +32,7 @@ from driver.node import MiB
 from enforcer.journal.records import decode
 from scraped import series
 
-PATIENT = 180.0
+PATIENT = 600.0
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
 ONCE = {"budgets": {"node": "1/24h", "namespace": "1/24h"}}
 """One action, so that its spent token is seen."""

@@ -32,8 +32,12 @@ LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 EXEMPT, GRANT = {"gpusteward.io/exempt": "true"}, {"gpusteward.io/allow-pod-exemption": "true"}
 CONSENT = {"gpusteward.io/mode": "enforce"}
 TOTAL = GPUS[1].total or 0
-PATIENT = 180.0
-"""Seconds for what takes a grace (30 s, the shortest) or until a namespace's labels are read again (75 s at most)."""
+PATIENT = 600.0
+"""
+Seconds for what takes a grace (30 s, the shortest) or until a namespace's labels are read again (75 s at most).
+
+Two busy cores have taken three minutes to start twelve daemons.
+"""
 AWAY = {"names_stale", "namespace_unknown"}
 """Reasons while the API server does not answer; what it said of a namespace counts for a minute."""
 EXCEEDED, HELD, INVALID = (f"GPUMemoryLimit{one}" for one in ("Exceeded", "Held", "Invalid"))

@@ -25,7 +25,7 @@ LASTS = 4.0
 
 
 async def test_a_round_that_takes_two_intervals_stops_nothing(stage: Stage, namespace: str) -> None:
-    """The pod is evicted at the first request, after 35 s over its limit as on a fast node; its neighbours live."""
+    """The pod is evicted at the first request, and its neighbours live."""
     await stage.enforcing()
     await stage.guard()
     await label(stage, namespace, CONSENT)

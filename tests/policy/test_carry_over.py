@@ -13,6 +13,7 @@ import pytest
 from enforcer.journal import levels_file
 from enforcer.policy.carry_over import carried, remembered, restored, series_of
 from enforcer.policy.cases import cases
+from enforcer.policy.decide import decide
 from enforcer.policy.history import Ended, History, Moment, Result, Spent
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.judgement import judge_all
@@ -134,6 +135,17 @@ def test_seconds_above_the_limit_are_counted_between_two_readings_above_it() -> 
     play.step(replace(GREEDY, used=GREEDY.limit), MEEK)
     play.step(GREEDY, MEEK)
     assert play.history.over_seconds == {series_of(CASE): 60.0}
+
+
+def test_seconds_above_the_limit_of_an_early_round_are_counted_once() -> None:
+    """The next round by the clock counts them: an early one moves no level."""
+    play = Play()
+    play.steps(10, GREEDY, MEEK)
+    play.monotonic += 3.0
+    early = replace(snapshot([GREEDY, MEEK], play.monotonic), by_time=False)
+    play.history, _ = decide(early, play.rules, play.history, play.now)
+    play.step(GREEDY, MEEK, after=2.0)
+    assert play.history.over_seconds == {series_of(CASE): 50.0}
 
 
 def test_seconds_above_the_limit_are_those_of_each_device() -> None:

@@ -152,7 +152,13 @@ def intended(rules: Any = UNHURRIED, *others: Actor, **world: Any) -> Play:
 
 
 def looked(
-    play: Play, *actors: Actor, live: Live | None = None, later: float = 0.5, second: bool = False, **world: Any
+    play: Play,
+    *actors: Actor,
+    live: Live | None = None,
+    later: float = 0.5,
+    lasted: float = 0.0,
+    second: bool = False,
+    **world: Any,
 ) -> Reason | Spared | None:
     """
     Look: the round is half a second younger than the decision, and nothing else differs unless it is said.
@@ -160,7 +166,7 @@ def looked(
     The round is not due by the clock, like each round that a last look asks for (`exporter.rounds.sampler`).
     """
     action = next(verdict.action for verdict in reversed(play.verdicts) if verdict.action is not None)
-    seen = replace(snapshot(actors or (HOG, POOR), play.monotonic + 0.5, **world), by_time=False)
+    seen = replace(snapshot(actors or (HOG, POOR), play.monotonic + 0.5, **world), by_time=False, duration=lasted)
     now = replace(play.now, monotonic=play.monotonic + later, boot=play.now.boot + later)
     return last_look(action, live or said(), seen, rules=play.rules, history=play.history, now=now, second=second)
 
@@ -230,6 +236,14 @@ def test_a_round_is_three_seconds_old_at_most(later: float, why: Spared | None) 
     play = intended()
     assert looked(play, later=later) == why
     assert looked(play, later=0.4) == Spared.LOOK_TOO_OLD
+
+
+@pytest.mark.parametrize(("lasted", "oldest"), [(4.0, 4.0 + FRESH), (12.0, 15.0), (60.0, 15.0)])
+def test_a_long_round_is_three_seconds_old_from_its_end(lasted: float, oldest: float) -> None:
+    """A driver that is slow for the pod's own GPU holds no action back, as long as its reading counts at all."""
+    play = intended()
+    assert looked(play, lasted=lasted, later=0.5 + oldest) is None
+    assert looked(play, lasted=lasted, later=0.51 + oldest) is not None
 
 
 ELSEWHERE = ("elsewhere", "Deployment", "other")

@@ -112,6 +112,7 @@ def test_the_limit_holds_where_a_round_takes_longer_than_an_interval(interval: f
     holder = Holder(replace(RULES, interval=interval))
     holder.play("ooooo", 12.0)
     assert (holder.seconds, due(holder)) == (39.0, False), "the warning was asked for at 15 s"
+    assert holder.known.enough_readings(FIRST)
     holder.play("o", 12.0)
     assert (holder.seconds, due(holder)) == (45.0, True)
 
@@ -198,6 +199,15 @@ def test_three_readings_none_of_them_long_ago(trace: str, counted: int) -> None:
     holder.play(trace)
     assert holder.known.excesses[FIRST].readings == counted
     assert holder.known.enough_readings(FIRST) is (counted == 3)
+
+
+@pytest.mark.parametrize("interval", [1.0, 2.0])
+@pytest.mark.parametrize(("gap", "counted"), [(6, 3), (7, 1)])
+def test_fast_rounds_forget_a_reading_as_fast(interval: float, gap: int, counted: int) -> None:
+    """Six intervals are six seconds, if rounds come once a second: what a slow node needs counts on slow nodes only."""
+    holder = Holder(replace(RULES, interval=interval))
+    holder.play("o" * 20 + "w" * (gap - 1) + "o", interval)
+    assert holder.known.excesses[FIRST].readings == counted
 
 
 @pytest.mark.parametrize(("step", "counted"), [(3.75, 3), (3.7, 2)])

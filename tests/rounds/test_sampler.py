@@ -86,6 +86,7 @@ class Node:
     asked: list[tuple[float, frozenset[GpuUuid] | None]] = field(default_factory=list)
     looks: list[tuple[float, frozenset[GpuUuid]]] = field(default_factory=list)
     broken: Exception | None = None
+    takes: float = 0.0
     lost: set[GpuUuid] = field(default_factory=set)
 
     def _memory(self, uuid: GpuUuid) -> Memory:
@@ -93,6 +94,7 @@ class Node:
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
         self.asked.append((self.clock.now, None if only is None else frozenset(only)))
+        self.clock.now += self.takes
         if self.broken:
             raise self.broken
         samples = [
@@ -261,6 +263,16 @@ async def test_full_rounds_keep_no_fixed_rhythm() -> None:
     for low, high in ((4.0, 4.5), (4.5, 5.0), (5.0, 5.5), (5.5, 6.0)):
         share = sum(low <= gap < high for gap in gaps) / len(gaps)
         assert share == pytest.approx(0.25, abs=0.05), (low, high)
+
+
+async def test_rounds_that_take_longer_than_an_interval_keep_no_fixed_rhythm_either() -> None:
+    """Each begins up to a fifth of the duration after the end of the one before, spread evenly."""
+    world = node(8_000.0, held=GIB)
+    world.takes = 8.0
+    await run(world, Beat(5.0, 0.5))
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(world.asked)]
+    assert min(gaps) >= 8.0 and max(gaps) <= 9.6 + 0.01
+    assert sum(gap < 8.8 for gap in gaps) / len(gaps) == pytest.approx(0.5, abs=0.05)
 
 
 async def test_two_daemons_keep_different_rhythms() -> None:

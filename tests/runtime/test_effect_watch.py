@@ -195,14 +195,13 @@ async def _no_round(_only: object) -> None:
 
 
 def _late(stage: Stage) -> None:
-    stage.slow = 3.1
+    stage.slow = 4.0
     stage.hands(fresh=lambda only: _slowly(stage, only))
 
 
 async def _slowly(stage: Stage, only: Collection[GpuUuid]) -> Snapshot | None:
     seen = await stage.fresh(only)
-    stage.monotonic_ += stage.slow
-    return seen
+    return None if seen is None else replace(seen, monotonic=seen.monotonic - stage.slow)
 
 
 def _forgotten(stage: Stage) -> None:
