@@ -152,7 +152,7 @@ class Facts:
     def _left_out(self, device: Device) -> bool:
         if device.key.uuid in self.snapshot.gpus_read:
             return False
-        return 0 <= self.snapshot.taken_at - device.sampled_at <= self.rules.in_a_row
+        return 0 <= self.snapshot.taken_at - device.sampled_at <= in_a_row(self.rules)
 
     def runs(self, key: CaseKey) -> bool:
         """Tell whether the container is the present generation; what an earlier one left behind says nothing."""
@@ -225,7 +225,7 @@ class Facts:
 
     def _trusted(self) -> frozenset[DeviceKey]:
         snapshot = self.snapshot
-        stale = self.now.monotonic - snapshot.monotonic > self.rules.in_a_row + self.rules.interval
+        stale = self.now.monotonic - snapshot.monotonic > in_a_row(self.rules) + self.rules.interval
         unsure = any(fault.source == "allocations" for fault in snapshot.faults)
         if stale or unsure or not snapshot.pid_domain_proven:
             return frozenset()
@@ -419,6 +419,11 @@ class Facts:
             if fact.device is device and fact.amount is not None and action.pod_uid not in fact.pods:
                 owed += max(0, fact.amount - (fact.low or 0))
         return owed - device.account.memory.free
+
+
+def in_a_row(rules: Rules) -> float:
+    """Return the seconds for which two readings without one between them count together: 15, or 1.5 intervals."""
+    return max(15.0, 1.5 * rules.interval)
 
 
 def _holder(fact: Fact) -> HolderKey:

@@ -38,7 +38,7 @@ from enforcer.policy.rules import APART, CONSENT, Rules
 from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State, Trigger
 from exporter.model import DeviceKey, PodUid
 from policy.absentees import Absentees
-from policy.facts import MODES, OVER, RUNGS, UNKNOWN, WITHIN, Fact, Facts, Step
+from policy.facts import MODES, OVER, RUNGS, UNKNOWN, WITHIN, Fact, Facts, Step, in_a_row
 
 EPSILON = 1e-6
 PAUSE = 5.0
@@ -301,7 +301,7 @@ class Watch:
         generation = max(generations) if len(generations) == 1 else tally.generation
         same = generation == tally.generation or not generation
         apart = at - tally.read_at
-        if status is not UNKNOWN and status == tally.status and apart <= rules.in_a_row + EPSILON:
+        if status is not UNKNOWN and status == tally.status and apart <= in_a_row(rules) + EPSILON:
             if status is WITHIN:
                 tally.seconds = max(0.0, tally.seconds - apart / 2)
                 tally.unbounded = max(0.0, tally.unbounded - apart / 2)
@@ -315,7 +315,7 @@ class Watch:
                     tally.since_warned += apart
                     tally.since_told = {uid: seconds + apart for uid, seconds in tally.since_told.items()}
         if status is not UNKNOWN:
-            self._gap(tally, apart, together=apart <= rules.in_a_row + EPSILON, status=status)
+            self._gap(tally, apart, together=apart <= in_a_row(rules) + EPSILON, status=status)
         if not same:
             tally.own = 0.0
         tally.generation = generation

@@ -21,7 +21,7 @@ from math import ceil, inf
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import Budget, Rules
 from exporter.model import PodUid
-from policy.facts import Step
+from policy.facts import Step, in_a_row
 from policy.invariants import MAY_HAVE_ACTED, PATIENCE, Watch
 
 JITTER = 1.2
@@ -64,6 +64,7 @@ class Promise:
             `Watch` puts too early then.
         met: when it was acted on.
         vetted: nothing of ours has changed.
+        pace: seconds from one round to the next, where the node is too slow for its interval.
 
     """
 
@@ -79,6 +80,11 @@ class Promise:
     blur: float | None = None
     met: float | None = None
     vetted: bool = False
+    pace: float = 0.0
+
+    def interval(self, rules: Rules) -> float:
+        """Return the seconds from one round to the next on average: on a slow node more than the rules say."""
+        return max(rules.interval, self.pace)
 
     def step(self, step: Step, watch: Watch) -> list[str]:
         """Add a step that `watch` has seen, too; name what is late."""
@@ -87,12 +93,12 @@ class Promise:
         if self.start is None or step.began == "new":
             self.start, self.gaps = at, 0.0
         self.vetted = self.vetted and step.began != "new"
-        if self.shown is not None and at - self.shown > rules.in_a_row:
-            self.gaps += 2 * (at - self.shown) + self.usage.period + 3 * rules.interval
+        if self.shown is not None and at - self.shown > in_a_row(rules):
+            self.gaps += 2 * (at - self.shown) + self.usage.period + 3 * self.interval(rules)
         if step.closed:
-            self.gaps += 3 * rules.interval
+            self.gaps += 3 * self.interval(rules)
         if step.began == "restored":
-            self.gaps += self.usage.period + 5 * rules.interval
+            self.gaps += self.usage.period + 5 * self.interval(rules)
         self.shown = at
         if action is not None and not action.dry and action.key.holder == self.holder:
             self.met = at if self.met is None else self.met
@@ -106,7 +112,7 @@ class Promise:
     def deadline(self, rules: Rules) -> float:
         """Return the monotonic seconds at which the victim must have been acted on."""
         assert self.start is not None
-        apart, period = JITTER * rules.interval, self.usage.period
+        apart, period = JITTER * self.interval(rules), self.usage.period
         capacity = max(rules.warn_after + rules.grace, 2 * rules.interval)
         level = self.usage.bound(capacity, apart) + (PATIENCE + apart if rules.confirm else 0.0)
         hold_off = 0.0 if self.vetted else rules.hold_off + max(60.0, rules.warn_after) + 2 * apart
@@ -128,7 +134,7 @@ class Promise:
         if place is None:
             self.blur = None
         elif self.blur is None:
-            self.blur = self.gaps + (PATIENCE + 2 * JITTER * step.rules.interval if step.rules.confirm else 0.0)
+            self.blur = self.gaps + (PATIENCE + 2 * JITTER * self.interval(step.rules) if step.rules.confirm else 0.0)
         last = inf if place is None else place + (self.blur or 0.0)
         for holder, tally in watch.tallies.items():
             if holder == self.holder or tally.place is None or tally.place > last:

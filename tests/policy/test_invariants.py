@@ -34,6 +34,14 @@ def test_hostile_traces_break_no_law_and_say_something() -> None:
     assert len(tally.reasons) >= 0.5 * len(Reason), set(Reason) - set(tally.reasons)
 
 
+@pytest.mark.parametrize("interval", [1.0, 2.0, 5.0])
+def test_hostile_traces_on_a_slow_node_break_no_law(interval: float) -> None:
+    """Rounds take 8 to 12 s, whatever the interval: certain, in time, and as often as where the interval is as long."""
+    tally = played(range(3_000_000, 3_000_000 + TRACES // 4), interval)
+    assert tally.found == []
+    assert tally.actions > TRACES // 4
+
+
 LADDER_REWRITTEN = (100007834, 100025450, 100093459, 100093639, 100121006, 200001765)
 """Evictions that were blocked just before an operator took `kill` out of the ladder for a while."""
 WARNINGS = (100069931, 100080820, 100125678, 200000956, 200001365)
