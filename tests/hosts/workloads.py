@@ -22,7 +22,7 @@ from hosts.bed import GuestBed
 from hosts.contents import STATE
 from hosts.guest import PROGRAMS
 
-PATIENT = 300.0
+PATIENT = 600.0
 """Seconds: an emulated processor starts a container in five to twenty, and waits where the machine has other work."""
 CONSENT = {"gpusteward.io/mode": "enforce"}
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
