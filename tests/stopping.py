@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import PATIENCE
+
 STILL = frozenset("TtZX")
-WITHIN_S = 30.0
 
 
 @contextmanager
@@ -21,10 +22,10 @@ def stopped(pid: int) -> Iterator[None]:
     """Stop a process, and let it go on in the end. Raises TimeoutError where it does not stop."""
     os.kill(pid, signal.SIGSTOP)
     try:
-        deadline = time.monotonic() + WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         while not _still(pid):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"process {pid} does not stop within {WITHIN_S} s")
+                raise TimeoutError(f"process {pid} does not stop within {PATIENCE} s")
             time.sleep(0.001)
         yield
     finally:

@@ -69,9 +69,10 @@ class Beat:
         """
         Return the seconds from one full round to the next; `swing` is -1 for the earliest and 1 for the latest.
 
-        `lasted` is the duration of the first. Rounds that take longer than an interval are irregular, too.
+        `lasted` is the duration of the first. Rounds that take longer than an interval are as irregular as others.
         """
-        return max(self.interval * (1 + self.jitter * swing), lasted * (1 + self.jitter * (1 + swing) / 2))
+        jitter = self.interval * self.jitter
+        return max(self.interval + jitter * swing, lasted + jitter * (1 + swing))
 
     def soon(self, swing: float, lasted: float) -> float:
         """Return the seconds to the next reading of suspect GPUs; `lasted` is the duration of the last round."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from patience import PATIENCE
 from prometheus.scraping import serving
 from report.week import DAY, GIB, START, STEP, Labels, blocks
 
@@ -62,7 +63,7 @@ def advise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
         def ask(*words: str) -> subprocess.CompletedProcess[str]:
             command = [str(COMMAND), "advise", "--prometheus", one.url, "--until", UNTIL, "--since", "4d", *words]
-            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
         yield ask
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from advise.histories import UNTIL, Box, samples
+from patience import PATIENCE
 from prometheus.scraping import serving
 from report.week import DAY, GIB, START, Labels, blocks
 
@@ -53,7 +54,7 @@ def asking(folder: Path, data: Path, *flags: str) -> Iterator[Ask]:
 
         def ask(*words: str) -> subprocess.CompletedProcess[str]:
             command = [str(COMMAND), "advise", "--prometheus", one.url, "--until", UNTIL, "--since", "4d", *words]
-            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
         yield ask
 

@@ -22,6 +22,7 @@ from uuid import uuid4
 from alerts.written import ROOT
 from cluster.processes import Processes, free_port
 from exporter.metrics.labels import EXPORTED
+from patience import PATIENCE
 from prometheus.scraping import program
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class Alertmanager:
         return [one["attachments"][0] for one in list(self.messages) if one["channel"] == channel]
 
 
-def until(condition: Callable[[], T | None], what: str, within: float = 60.0) -> T:
+def until(condition: Callable[[], T | None], what: str, within: float = PATIENCE) -> T:
     """Poll until the condition gives something true."""
     deadline = time.monotonic() + within
     while not (found := condition()):

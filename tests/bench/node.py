@@ -88,4 +88,4 @@ def running(size: Size, folder: Path, build: Path, *, limit: str = "") -> Iterat
             yield node, folder / "names.json"
     finally:
         holder.communicate("\n", timeout=60)
-        ledger.clear(within_s=60)
+        ledger.clear()

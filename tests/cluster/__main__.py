@@ -14,6 +14,7 @@ from cluster.bed import WORKLOAD, Bed
 from cluster.build import BuildError, program
 from cluster.processes import StartError
 from containers.cgroupfs import owner_lives
+from patience import PATIENCE
 
 TRY = """
 The cluster runs. Ctrl-C here, or the same command with --stop elsewhere, ends it and removes all of it.
@@ -109,7 +110,7 @@ def _stop() -> int:
     running = [record for record in running if Path(record.folder).resolve() in named.parents] or running
     for record in running:
         os.kill(int(record.token.partition("-")[0]), signal.SIGTERM)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while any(record.file.exists() and owner_lives(record.token) for record in running):
         if time.monotonic() > deadline:
             print("still running: " + ", ".join(record.folder for record in running if Path(record.folder).exists()))

@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 
 from cluster.certificates import Pair, trusting
+from patience import PATIENCE
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -199,7 +200,7 @@ async def _events(lines: AsyncIterable[bytes]) -> AsyncIterator[tuple[str, Objec
         yield event["type"], event["object"]
 
 
-async def until(condition: Callable[[], Awaitable[T | None]], what: str, within: float = 60.0) -> T:
+async def until(condition: Callable[[], Awaitable[T | None]], what: str, within: float = PATIENCE) -> T:
     """Ask until the answer is true, and return it. Raises TimeoutError with what was awaited, and the last answer."""
     deadline = time.monotonic() + within
     while True:

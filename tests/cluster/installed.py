@@ -24,6 +24,7 @@ from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
 from deploy.chart import packed
 from enforcer.journal.records import decode
+from patience import PATIENCE
 from scraped import series
 
 T = TypeVar("T")
@@ -43,7 +44,6 @@ RUNTIME_CLASS: Object = {
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 PASSING = ("events", "leases", "replicasets", "controllerrevisions", "endpointslices", "endpoints")
 """Resources whose objects others make and remove when they like."""
-PATIENT = 600.0
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
 
 
@@ -86,7 +86,7 @@ class Installed:
             return None
 
         try:
-            return await until(there, f"the daemon's pod to {'be ready' if ready else 'run'}", PATIENT)
+            return await until(there, f"the daemon's pod to {'be ready' if ready else 'run'}")
         except TimeoutError as error:
             self.explain(error)
             raise
@@ -115,7 +115,7 @@ class Installed:
             return None
 
         try:
-            return await until(there, what, PATIENT)
+            return await until(there, what)
         except TimeoutError as error:
             error.add_note(self.log())
             raise
@@ -156,7 +156,7 @@ class Installed:
             return found() == steps
 
         try:
-            await until(written, f"{steps} in the journal", PATIENT)
+            await until(written, f"{steps} in the journal")
         except TimeoutError as error:
             error.add_note(f"{found()}\n{self.log()}")
             raise
@@ -213,7 +213,7 @@ class Release(Installed):
             file = self.folder / "values.json"
             file.write_text(json.dumps(values))
             words = (*words, f"--values={file}")
-        waiting = ["--wait", "--timeout=90s"] if wait else []
+        waiting = ["--wait", f"--timeout={PATIENCE:.0f}s"] if wait else []
         try:
             return self.bed.helm(verb, RELEASE, *chart, f"--namespace={self.namespace}", *waiting, *words)
         except subprocess.CalledProcessError as error:
@@ -271,7 +271,7 @@ async def released(bed: Bed, api: Api, folder: Path) -> AsyncIterator[Release]:
             release.helm("uninstall", "--ignore-not-found")
             await api.delete(f"/api/v1/namespaces/{namespace}")
             # A pod that is only now starting would write its journal beside the next test's.
-            await until(release.gone, "the pods of the release to be gone", PATIENT)
+            await until(release.gone, "the pods of the release to be gone")
 
 
 async def objects(api: Api, *, but: str = "") -> set[str]:

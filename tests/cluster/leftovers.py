@@ -23,8 +23,7 @@ from cluster import build
 from cluster.processes import MARK
 from containers import cgroupfs
 from containers import leftovers as containers
-
-GOES_WITHIN_S = 20.0
+from patience import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def marked(token: str) -> set[int]:
 
 def _kill(token: str) -> list[str]:
     killed: dict[int, str] = {}
-    deadline = time.monotonic() + GOES_WITHIN_S
+    deadline = time.monotonic() + PATIENCE
     while pids := marked(token):
         if time.monotonic() > deadline:
             raise TimeoutError(f"processes of bed {token} do not end: {sorted(pids)}")

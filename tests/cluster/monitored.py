@@ -18,6 +18,7 @@ from cluster import build
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Object
 from cluster.processes import Processes, free_port, listens
+from patience import PATIENCE
 from prometheus.scraping import Prometheus, program, running
 
 CLUSTERS = ("east", "west")
@@ -96,7 +97,7 @@ def adapted(bed: Bed, folder: Path, prometheus: Prometheus, config: str) -> Iter
         )
         for thing in _service(port):
             bed.kubectl("apply", "-f", "-", stdin=json.dumps(thing))
-        bed.kubectl("wait", "--for=condition=Available", f"apiservice/{CUSTOM}", "--timeout=60s")
+        bed.kubectl("wait", "--for=condition=Available", f"apiservice/{CUSTOM}", f"--timeout={PATIENCE:.0f}s")
         yield
     finally:
         bed.kubectl("delete", "apiservice", CUSTOM, "--ignore-not-found")

@@ -34,7 +34,6 @@ ACCOUNT = "system:serviceaccount:default:prometheus-operator"
 SELECTED = {"matchLabels": {"release": "kube-prometheus-stack"}}
 """What the Prometheus of kube-prometheus-stack selects, in all namespaces, where that is the release's name."""
 NAME = "made"
-PATIENT = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Made:
             return found if good else None
 
         try:
-            return await until(written, f"the config with the job {job} alone", PATIENT)
+            return await until(written, f"the config with the job {job} alone")
         except TimeoutError as error:
             error.add_note((self.bed.folder / "logs" / "operator.log").read_text()[-3000:])
             raise
@@ -71,7 +70,7 @@ class Made:
         async def written() -> dict[str, str]:
             return dict((await self._get("configmaps", f"prometheus-{NAME}-rulefiles-0")).get("data") or {})
 
-        return await until(written, "the rule files", PATIENT)
+        return await until(written, "the rule files")
 
     async def _variables(self) -> dict[str, str]:
         """What the reloader of the StatefulSet's first pod would fill in."""
@@ -106,7 +105,7 @@ async def operating(bed: Bed, api: Api, **spec: object) -> AsyncIterator[Made]:
                 async def there() -> bool:
                     return not await api.missing(path)
 
-                await until(there, "the StatefulSet", PATIENT)
+                await until(there, "the StatefulSet")
                 yield Made(bed, api, namespace)
             finally:
                 await api.delete(f"/api/v1/namespaces/{namespace}")

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from patience import PATIENCE
+
 MARK = "GPUSTEWARD_BED"
-READY_WITHIN_S = 60.0
 ENDS_WITHIN_S = (
     2.0  # an API server waits up to a minute for clients that keep their connections; nothing here is worth it
 )
@@ -53,7 +54,7 @@ class Processes:
     ) -> subprocess.Popen[bytes]:
         """Start a program and wait until `ready()`; its output goes to `<folder>/<name>.log`.
 
-        Raises StartError when it ends first, or is not ready within a minute.
+        Raises StartError when it ends first, or is not ready within the tests' patience.
         """
         self._again[name] = lambda: self.start(name, command, ready, environment=environment)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -68,12 +69,12 @@ class Processes:
                 env={**os.environ, **(environment or {}), MARK: self._token},
             )
         self._running.append((name, process))
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         while not ready():
             if process.poll() is not None:
                 raise StartError(f"{name} ended with {process.returncode}:\n{_tail(log)}")
             if time.monotonic() > deadline:
-                raise StartError(f"{name} is not ready after {READY_WITHIN_S:.0f} s:\n{_tail(log)}")
+                raise StartError(f"{name} is not ready after {PATIENCE:.0f} s:\n{_tail(log)}")
             time.sleep(0.05)
         return process
 

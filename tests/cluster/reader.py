@@ -29,6 +29,7 @@ from cluster.bed import NODE_NAME, WORKLOAD, Bed
 from cluster.client import Object
 from cluster.terminal import Done, Terminal
 from documented import ROOT, Command, blocks, commands, over, values_of
+from patience import PATIENCE
 
 T = TypeVar("T")
 
@@ -63,8 +64,6 @@ KINDS = {
 }
 POD = "# the container's name is in the key"
 """In the pod of docs/sharing-systems.md that declares a limit for time-slicing."""
-PATIENCE = 240.0
-"""Seconds until a command has to print what it should: an eviction follows a minute and a half after `close`."""
 
 
 @dataclass
@@ -126,7 +125,7 @@ class Reader:
                     return f"{wrong}\n{self._daemons()}"
         finally:
             self.terminal.close()
-        self.bed.kubectl("-n", "gpusteward", "rollout", "status", "ds/gpusteward", "--timeout=90s")
+        self.bed.kubectl("-n", "gpusteward", "rollout", "status", "ds/gpusteward", f"--timeout={PATIENCE:.0f}s")
         return ""
 
     def _paste(self, command: Command) -> str:
@@ -140,7 +139,7 @@ class Reader:
         def good(done: Done) -> bool:
             return done.code == wanted and re.search(printed or "", done.printed, re.MULTILINE) is not None
 
-        done = self.terminal.run(text, good, within=PATIENCE, again=printed is not None)
+        done = self.terminal.run(text, good, again=printed is not None)
         if good(done):
             return ""
         return f"{command.page}: {text}\nexit code {done.code}, not {wanted}, or not {printed!r}:\n{done.printed}"
@@ -179,7 +178,7 @@ class Reader:
                 if uid in (folder / "cgroup").read_text() and b"gpusteward\0run" in (folder / "cmdline").read_bytes():
                     os.kill(int(folder.name), signal.SIGTERM)
         anew = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"
-        self.bed.kubectl("-n", "gpusteward", "wait", anew, "pods", "--all", "--timeout=60s")
+        self.bed.kubectl("-n", "gpusteward", "wait", anew, "pods", "--all", f"--timeout={PATIENCE:.0f}s")
 
     def _daemons(self) -> str:
         shown = self.bed.kubectl("-n", "gpusteward", "describe", "pods")
@@ -217,7 +216,7 @@ class Reader:
         for one in (self.bed.folder / "gpusteward").iterdir():  # the folder itself is a mount of the node
             one.unlink() if one.is_file() else shutil.rmtree(one)
         self._apply(*_workloads())
-        self.bed.kubectl("-n", "team-a", "wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")
+        self.bed.kubectl("-n", "team-a", "wait", "--for=condition=Ready", "pods", "--all", f"--timeout={PATIENCE:.0f}s")
 
     def _apply(self, *things: Object) -> None:
         self.bed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(things))

@@ -21,6 +21,7 @@ from typing import Any
 from cluster import build
 from cluster.bed import Bed
 from cluster.processes import Processes, free_port, listens
+from patience import PATIENCE
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -57,7 +58,7 @@ class Loopback:
     def _get(self, repository: str, path: str) -> bytes:
         request = urllib.request.Request(f"http://{self.address}/v2/{repository}/{path}")
         request.add_header("Accept", f"{INDEX}, {MANIFEST}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return bytes(answer.read())
 
 

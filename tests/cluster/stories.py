@@ -30,9 +30,9 @@ from cluster.test_decide import CONSENT, bare, create, declaring, label, lives, 
 from daemon.running import Daemon
 from driver.node import MiB
 from enforcer.journal.records import decode
+from patience import PATIENCE
 from scraped import series
 
-PATIENT = 600.0
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
 ONCE = {"budgets": {"node": "1/24h", "namespace": "1/24h"}}
 """One action, so that its spent token is seen."""
@@ -105,7 +105,7 @@ class Part:
 
     async def reached(self, hold: Hold) -> None:
         """Wait until a request is held."""
-        async with asyncio.timeout(PATIENT):
+        async with asyncio.timeout(PATIENCE):
             await hold.reached.wait()
 
     async def armed(self, daemon: Daemon, unfinished: int = 0) -> None:
@@ -134,7 +134,7 @@ class Part:
             return found if steps == tuple(map(_step, found)) else None
 
         try:
-            found: list[dict[str, Any]] = await until(written, f"{self.name}: {steps} in the journal", PATIENT)
+            found: list[dict[str, Any]] = await until(written, f"{self.name}: {steps} in the journal")
         except TimeoutError as error:
             error.add_note(str([*map(_step, self.records())]))
             raise
@@ -156,7 +156,7 @@ class Part:
             return now() == [*stories]
 
         try:
-            await until(written, f"{self.name}: {stories} in the journal", PATIENT)
+            await until(written, f"{self.name}: {stories} in the journal")
         except TimeoutError as error:
             error.add_note(str(now()))
             raise
@@ -360,7 +360,7 @@ async def logs(daemon: Daemon, event: str, **wanted: str) -> dict[str, Any]:
         return next((one for one in logged(daemon, event) if wanted.items() <= one.items()), None)
 
     try:
-        line: dict[str, Any] = await until(there, f"{event} {wanted}", PATIENT)
+        line: dict[str, Any] = await until(there, f"{event} {wanted}")
     except TimeoutError as error:
         error.add_note(daemon.log)
         raise

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from patience import PATIENCE
+
 PAUSE = 1.0
 """Seconds between two looks of a reader who waits."""
 
@@ -46,9 +48,9 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, command: str, good: Callable[[Done], bool], *, within: float, again: bool) -> Done:
+    def run(self, command: str, good: Callable[[Done], bool], *, again: bool) -> Done:
         """Run a command until it is good, and return the last look. `again`: one that ended and is not is run anew."""
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + PATIENCE
         while True:
             process, output = self._start(command)
             while True:
@@ -69,7 +71,7 @@ class Terminal:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self._started:
-            process.wait(30)
+            process.wait(PATIENCE)
         self._started.clear()
 
     def close(self) -> None:

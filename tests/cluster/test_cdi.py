@@ -15,7 +15,7 @@ import pytest
 from cluster import gpu_operator, toolkit
 from cluster.bed import Bed
 from cluster.client import until
-from cluster.installed import PATIENT, Release, mig_guarded, released, values
+from cluster.installed import Release, mig_guarded, released, values
 from cluster.stage import GPU, MIG, Stage, truth
 from driver.node import GiB
 from scraped import series
@@ -50,7 +50,7 @@ async def test_the_driver_comes_by_an_annotation(release: Release, stage: Stage,
         async def refused() -> bool:
             return f"pod {release.namespace}/" in log.read_text() and "NVML Shared Library Not Found" in release.log()
 
-        await until(refused, "the daemon to say that it lacks the library", PATIENT)
+        await until(refused, "the daemon to say that it lacks the library")
 
     with gpu_operator.serving(bed, release.namespace):
         bed.kubectl("-n", release.namespace, "delete", "pods", "--all")

@@ -16,6 +16,7 @@ import yaml
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.manifests import pod, pod_spec
+from patience import PATIENCE
 from sources.kube_api import kubeconfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.versions]
@@ -87,7 +88,7 @@ class Stage:
         ]
         env = {**os.environ, **self.bed.driver.environment()}
         ended = await to_thread(
-            subprocess.run, command, env=env, capture_output=True, text=True, timeout=60, check=False
+            subprocess.run, command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert ended.stderr == "", ended.stderr
         checks = json.loads(ended.stdout)["checks"]

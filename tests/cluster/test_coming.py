@@ -58,7 +58,7 @@ async def test_a_tainted_device_is_read_as_before_and_its_pods_go(driver: None, 
             async def gone() -> bool:
                 return await stage.api.missing(f"/api/v1/namespaces/{namespace}/pods/train")
 
-            await until(gone, "the pod to be evicted by the taint", 60)
+            await until(gone, "the pod to be evicted by the taint")
             clean(daemon, {}, "no use of the claim")
     finally:
         if not await stage.api.missing(f"{TAINTS}/ecc"):
@@ -110,7 +110,7 @@ async def test_a_pod_with_resources_of_its_own_is_resized_in_place(stage: Stage,
             limits = now["status"].get("resources", {}).get("limits", {})
             return now if limits.get("memory") == "320Mi" else None
 
-        after = await until(resized, "the kubelet to resize the pod", 60)
+        after = await until(resized, "the kubelet to resize the pod")
         assert after["status"]["containerStatuses"][0]["restartCount"] == 0
         seen(daemon, lambda: expected, "the same use after the resize")
 

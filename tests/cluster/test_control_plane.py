@@ -10,6 +10,7 @@ from cluster import simulated_nodes
 from cluster.bed import Bed
 from cluster.client import Api, ApiError, Credentials, Object, until
 from cluster.manifests import disruption_budget, pod, pod_spec
+from patience import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
@@ -159,7 +160,7 @@ async def test_a_watch_goes_on_where_the_list_ended(server_api: Api, server_name
                     break
         return seen
 
-    seen = await asyncio.wait_for(until_deleted(), timeout=30)
+    seen = await asyncio.wait_for(until_deleted(), timeout=PATIENCE)
     # The label, then the mark of deletion, then the end.
     assert [kind for kind, _ in seen] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
     assert {metadata["name"] for _, metadata in seen} == {"after"}

@@ -32,12 +32,6 @@ LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 EXEMPT, GRANT = {"gpusteward.io/exempt": "true"}, {"gpusteward.io/allow-pod-exemption": "true"}
 CONSENT = {"gpusteward.io/mode": "enforce"}
 TOTAL = GPUS[1].total or 0
-PATIENT = 600.0
-"""
-Seconds for what takes a grace (30 s, the shortest) or until a namespace's labels are read again (75 s at most).
-
-Two busy cores have taken three minutes to start twelve daemons.
-"""
 AWAY = {"names_stale", "namespace_unknown"}
 """Reasons while the API server does not answer; what it said of a namespace counts for a minute."""
 EXCEEDED, HELD, INVALID = (f"GPUMemoryLimit{one}" for one in ("Exceeded", "Held", "Invalid"))
@@ -65,7 +59,7 @@ class Told:
 
 def become(told: Told, daemon: Daemon, **wanted: str) -> None:
     """Wait until all pods have these states."""
-    becomes(lambda: told.look(daemon) == wanted or None, f"the states {wanted}", daemon, PATIENT)
+    becomes(lambda: told.look(daemon) == wanted or None, f"the states {wanted}", daemon)
 
 
 def watched(stage: Stage, *flags: str, **policy: object) -> Daemon:
@@ -267,7 +261,7 @@ async def test_a_dry_run_judges_each_by_its_own_and_touches_no_pod(
             never = {"over", "grace", "due", "held"} - ({"over"} if who == "spared" else set())
             assert not never & set(told.states[who]), told.states
 
-        becomes(lambda: len(logged(daemon, "enforcer.dry_run_ended")) == 3 or None, "three dry runs", daemon, PATIENT)
+        becomes(lambda: len(logged(daemon, "enforcer.dry_run_ended")) == 3 or None, "three dry runs", daemon)
         tried = {names[line["namespace"], line["pod"]]: line for line in logged(daemon, "enforcer.dry_run")}
         assert tried.keys() == acted and len(logged(daemon, "enforcer.dry_run")) == 3
         rehearsed = tried["greedy"]
@@ -287,7 +281,7 @@ async def test_a_dry_run_judges_each_by_its_own_and_touches_no_pod(
             found = daemon.snapshot()["policy"]["standings"]
             return {names[one["namespace"], one["pod"]]: one["reason"] for one in found if one["reason"]} == reasons
 
-        becomes(all_said, f"the reasons {reasons}", daemon, PATIENT)  # the round after the last dry run
+        becomes(all_said, f"the reasons {reasons}", daemon)  # the round after the last dry run
         await told_on(
             stage,
             names,
@@ -353,8 +347,8 @@ async def test_the_api_server_away_and_consent_withdrawn(enforcer: Stage, namesp
         finally:
             stage.bed.control_plane.start_api_server()
         await label(stage, another, {"gpusteward.io/mode": None})
-        becomes(lambda: ends(daemon, result="rehearsed") or None, "a dry run that nothing prevents", daemon, PATIENT)
-        becomes(lambda: standing(daemon, second)["reason"] == "no_consent" or None, "no consent", daemon, PATIENT)
+        becomes(lambda: ends(daemon, result="rehearsed") or None, "a dry run that nothing prevents", daemon)
+        becomes(lambda: standing(daemon, second)["reason"] == "no_consent" or None, "no consent", daemon)
         become(told, daemon, first="due", second="held", neighbour="ok")
         withdrawn = [("second", EXCEEDED), ("second", HELD)]  # each says that the namespace does not consent
         await told_on(stage, names, [("first", EXCEEDED), ("second", EXCEEDED), *withdrawn])
@@ -411,10 +405,10 @@ async def test_warning_without_the_right_is_told_once_and_harms_nothing(stage: S
     (uid,) = (one["metadata"]["uid"] for one in pods if one["metadata"]["name"] == "later")
     told = Told(names)
     with watched(stage, "--mode=warn") as daemon:
-        becomes(lambda: logged(daemon, "notify.forbidden") or None, "the missing right to be told", daemon, PATIENT)
+        becomes(lambda: logged(daemon, "notify.forbidden") or None, "the missing right to be told", daemon)
         assert told.look(daemon)["later"] == "ok"
         stage.bed.driver.workload(uid).alloc("visible", 2 * GiB + 5 * MiB)
-        becomes(lambda: told.look(daemon)["later"] == "grace" or None, "the other one's grace", daemon, PATIENT)
+        becomes(lambda: told.look(daemon)["later"] == "grace" or None, "the other one's grace", daemon)
         (forbidden,) = logged(daemon, "notify.forbidden")
         assert forbidden["namespace"] == namespace and "events" in forbidden["message"]
         snapshot = daemon.snapshot()

@@ -15,7 +15,7 @@ import pytest
 
 from cluster.bed import Bed
 from cluster.client import Object, until
-from cluster.installed import PATIENT, Release, released, values
+from cluster.installed import Release, released, values
 from cluster.stage import Stage
 from driver.build import Variant
 from driver.node import GiB
@@ -70,7 +70,7 @@ async def test_the_next_container_has_the_new_driver(
         said = "upgraded under the loaded library" in release.log()
         return dict(container.get("lastState") or container["state"]).get("terminated") if said else None
 
-    end = await until(ended, "the daemon's end", PATIENT)
+    end = await until(ended, "the daemon's end")
     assert end["exitCode"] == 1
     for function in ("*", "nvmlInit"):
         driver.clear_switch(f"fail.{function}")

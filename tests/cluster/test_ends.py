@@ -24,6 +24,7 @@ from cluster.manifests import pod, pod_spec
 from cluster.node import FOLDERS, SETTINGS
 from cluster.processes import PORTS, StartError, free_port, listens
 from containers.cgroupfs import hierarchies
+from patience import PATIENCE
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +39,7 @@ bed = Bed(node=sys.argv[1] == "node")
 bed.start()
 if sys.argv[1] == "node":
     bed.kubectl("create", "-f", "-", stdin=json.dumps(pod("train", pod_spec(resources={"nvidia.com/gpu": 1}))))
-    bed.kubectl("wait", "--for=condition=Ready", "pod/train", "--timeout=60s")
+    bed.kubectl("wait", "--for=condition=Ready", "pod/train", f"--timeout={PATIENCE:.0f}s")
 print("ready", bed.token, bed.folder, flush=True)
 signal.pause()
 """
@@ -58,7 +59,7 @@ def whole() -> None:
 
 def until(condition: Callable[[], bool], what: str) -> None:
     """Return when it holds. Raises TimeoutError after 20 s."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(what)
@@ -133,7 +134,7 @@ def test_a_bed_leaves_nothing_behind() -> None:
     bed.start()
     try:
         bed.kubectl("create", "-f", "-", stdin=json.dumps(pod("train", pod_spec(resources={"nvidia.com/gpu": 1}))))
-        bed.kubectl("wait", "--for=condition=Ready", "pod/train", "--timeout=60s")
+        bed.kubectl("wait", "--for=condition=Ready", "pod/train", f"--timeout={PATIENCE:.0f}s")
         token, folder = bed.token, bed.folder
         assert {line.split()[0] for line in traces(token, folder)} >= {"process", "cgroup", "interface", "folder"}
         assert (folder / FOLDERS["/var/lib/kubelet"] / "pod-resources" / "kubelet.sock").exists()
@@ -273,7 +274,7 @@ def test_a_person_starts_and_stops_a_cluster(tmp_path: Path) -> None:
         assert subprocess.run(kubectl, capture_output=True, text=True, check=True).stdout == "ok"
         stopped = subprocess.run([*command, "--stop"], env=environment, capture_output=True, text=True, check=True)
         assert "ended 1" in stopped.stdout
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE) == 0
         assert not Path(found[1]).parent.exists()
     finally:
         if process.poll() is None:

@@ -22,7 +22,6 @@ from cluster.manifests import disruption_budget
 from cluster.stage import NAMESPACE, RUN, Stage, ready_pods
 from cluster.test_decide import (
     CONSENT,
-    PATIENT,
     TOTAL,
     bare,
     create,
@@ -158,7 +157,7 @@ def mode(daemon: Daemon, wanted: str) -> None:
     def there() -> bool | None:
         return series(daemon.get("/metrics")[1], "enforcement_mode", "mode") == {(wanted,): 1} or None
 
-    becomes(there, f"the mode {wanted}", daemon, PATIENT)
+    becomes(there, f"the mode {wanted}", daemon)
 
 
 def stands(daemon: Daemon, scene: Scene, state: str, reason: str | None = None) -> None:
@@ -169,7 +168,7 @@ def stands(daemon: Daemon, scene: Scene, state: str, reason: str | None = None) 
         return any((one["state"], one["reason"]) == (state, reason) for one in found) or None
 
     uid = scene.victim["metadata"]["uid"]
-    becomes(there, f"{state} {reason}", daemon, PATIENT)
+    becomes(there, f"{state} {reason}", daemon)
 
 
 def ended(daemon: Daemon, result: str) -> None:
@@ -178,7 +177,7 @@ def ended(daemon: Daemon, result: str) -> None:
     def there() -> bool | None:
         return any(line["result"] == result for line in logged(daemon, "enforcer.effect_result")) or None
 
-    becomes(there, f"an action to end {result}", daemon, PATIENT)
+    becomes(there, f"an action to end {result}", daemon)
 
 
 def gone_by_us(daemon: Daemon, scene: Scene) -> bool | None:

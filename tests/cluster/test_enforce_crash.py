@@ -20,7 +20,7 @@ import pytest
 from cluster.bed import Bed
 from cluster.client import until
 from cluster.proxy import Hold
-from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
+from cluster.stories import Part, Stories, deaf, logs, slow
 from daemon.running import Daemon
 from default_rules import default_rules
 from enforcer.journal import file as journal_file
@@ -172,7 +172,7 @@ async def killed_in_its_grace(part: Part) -> None:
         levels = part.journal.with_name("journal.levels")
         return levels.exists() and any(one["seconds"] > kept for one in _levels(levels))
 
-    await until(saved, f"a level of more than {kept} s on the disk", PATIENT)
+    await until(saved, f"a level of more than {kept} s on the disk")
     killed_at = time.monotonic()
     assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
     anew = part.start(grace="90s")

@@ -22,7 +22,7 @@ from cluster.offering import replicas
 from cluster.proxy import proxied
 from cluster.races import EVACUATES, NO, Race, made_anew, races
 from cluster.stage import SHARED, Stage, ready_pods
-from cluster.test_decide import GRANT, PATIENT, bare, create, deployment, label, lives
+from cluster.test_decide import GRANT, bare, create, deployment, label, lives
 from cluster.test_enforce import enforcing
 from cluster.webhook import webhook
 from daemon.running import Daemon
@@ -51,7 +51,7 @@ async def anew_from_zero(race: Race, daemon: Daemon) -> None:
         others = [one for one in mine if (one["pod_uid"], one["container_id"]) != before]
         return any(one["over_since"] > first["time"] for one in others)
 
-    await until(lambda: asyncio.to_thread(told), f"{race.name}: a grace from its beginning", PATIENT)
+    await until(lambda: asyncio.to_thread(told), f"{race.name}: a grace from its beginning")
 
 
 async def moves_away(race: Race, _: Daemon) -> None:
@@ -60,7 +60,7 @@ async def moves_away(race: Race, _: Daemon) -> None:
     async def promised() -> bool:
         return any(one.get("answer", {}).get("heard") == "evacuating" for one in race.records())
 
-    await until(promised, "the promise to be heard", PATIENT)
+    await until(promised, "the promise to be heard")
     await race.stage.api.delete(race.pod)
 
 
@@ -72,7 +72,7 @@ async def concluded(race: Race, daemon: Daemon) -> str:
     async def ended() -> str:
         return race.end()
 
-    end = await until(ended, f"{race.name}: an end", PATIENT)
+    end = await until(ended, f"{race.name}: an end")
     if race.happens is made_anew:
         await anew_from_zero(race, daemon)
     await asyncio.to_thread(daemon.stop)

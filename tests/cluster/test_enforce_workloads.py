@@ -22,7 +22,7 @@ from cluster.client import Object, until
 from cluster.fighters import OWN_GRACE, clinging, eternal, leaving, restless, storming, stubborn
 from cluster.offering import replicas
 from cluster.stage import NAMESPACE, SHARED, Stage, ready_pods
-from cluster.test_decide import CONSENT, PATIENT, create, deployment, label, lives, logged
+from cluster.test_decide import CONSENT, create, deployment, label, lives, logged
 from cluster.test_enforce import enforcing, journal, mode, told
 from daemon.running import Daemon
 from daemon.running import until as becomes
@@ -64,7 +64,7 @@ def stands(daemon: Daemon, pod: Object, state: str, reason: str | None = None) -
         mine = [one for one in daemon.snapshot()["policy"]["standings"] if one["pod_uid"] == uid_of(pod)]
         return next((one for one in mine if (one["state"], one["reason"]) == (state, reason)), None)
 
-    return becomes(there, f"{state} {reason} of {pod['metadata']['name']}", daemon, PATIENT)
+    return becomes(there, f"{state} {reason} of {pod['metadata']['name']}", daemon)
 
 
 def graces(daemon: Daemon, pod: Object) -> int:
@@ -105,7 +105,7 @@ async def restarted(stage: Stage, pod: Object, count: int) -> Object:
         main = status(now)
         return now if main["restartCount"] == count and "running" in main["state"] else None
 
-    return await until(runs, f"restart {count} of {pod['metadata']['name']}", PATIENT)
+    return await until(runs, f"restart {count} of {pod['metadata']['name']}")
 
 
 async def untouched(stage: Stage, namespace: str, **apps: int) -> None:
@@ -162,13 +162,13 @@ async def test_a_container_that_resists_sigterm_is_killed_once_and_alone(ground:
             stage.bed.driver.workload(uid_of(born)).exit(1)
             anew = await restarted(stage, born, 1)
             assert id_of(anew) not in ("", id_of(born))
-            becomes(lambda: ghosts(daemon) >= 2 * GiB or None, "the dead process's memory", daemon, PATIENT)
-            becomes(lambda: graces(daemon, born) == 2 or None, "a grace of its own", daemon, PATIENT)
+            becomes(lambda: ghosts(daemon) >= 2 * GiB or None, "the dead process's memory", daemon)
+            becomes(lambda: graces(daemon, born) == 2 or None, "a grace of its own", daemon)
             stage.bed.driver.workload(uid_of(born)).exec()
 
             stands(daemon, deaf, "held", "budget_namespace")
             back = await restarted(stage, deaf, 1)
-            becomes(lambda: uid_of(born) in ended_well(stage) or None, "the other one's end", daemon, PATIENT)
+            becomes(lambda: uid_of(born) in ended_well(stage) or None, "the other one's end", daemon)
             records = journal(stage)
             first, second = story(records, deaf), story(records, born)
             assert told(first) == ["intent", "sent", "acked", "acked", "ended verified"], "SIGTERM, SIGKILL"
@@ -232,7 +232,7 @@ async def test_a_pod_that_does_not_go_is_evicted_once_and_delays_no_other(ground
                 ]
                 return found[0] if found else None
 
-            second = await until(again, "the Job to make another pod", PATIENT)
+            second = await until(again, "the Job to make another pod")
             standing = stands(daemon, second, "held", "budget_namespace")
             assert standing["over"] and not daemon.snapshot()["policy"]["breakers"]
             records = journal(stage)

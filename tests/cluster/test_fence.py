@@ -15,7 +15,7 @@ import pytest
 
 from cluster.client import Object, until
 from cluster.stage import RUN, Stage, stage
-from cluster.test_decide import LIMIT, PATIENT, events, logged
+from cluster.test_decide import LIMIT, events, logged
 from cluster.test_enforce import Scene, ended, enforcing, mode, scene
 from cluster.test_enforce import journal as decisions
 from cluster.test_enforce import told as in_words
@@ -73,7 +73,7 @@ def verified(daemon: Daemon) -> list[dict[str, Any]]:
 
 def fallen(stage: Stage, daemon: Daemon) -> None:
     """Wait until no fence stands."""
-    becomes(lambda: not fences(stage) or None, "the fence to fall", daemon, PATIENT)
+    becomes(lambda: not fences(stage) or None, "the fence to fall", daemon)
 
 
 def observing(stage: Stage) -> Daemon:
@@ -129,7 +129,7 @@ async def test_growth_stops_and_after_another_grace_the_pod_is_evicted(scene: Sc
         assert daemon.stop()[0] == 0
     assert refused(greedy, 1), "a fence outlives its daemon"
     with enforcing(stage, "again", journal="first", ladder=LADDER) as daemon:
-        becomes(lambda: nexts(daemon) == ["evict"] or None, "the grace before the next rung", daemon, PATIENT)
+        becomes(lambda: nexts(daemon) == ["evict"] or None, "the grace before the next rung", daemon)
         ended(daemon, "verified")
         assert [one["action"]["rung"] for one in decisions(stage) if one["record"] == "intent"] == ["fence", "evict"]
         fallen(stage, daemon)
@@ -159,7 +159,7 @@ async def test_a_fence_stands_under_a_lower_limit_and_falls_when_the_mode_is_ano
             found = daemon.snapshot()["policy"]["standings"]
             return 768 << 20 in {one["limit_bytes"] for one in found if one["pod"] == scene.name} or None
 
-        becomes(lowered, "the lower limit", daemon, PATIENT)
+        becomes(lowered, "the lower limit", daemon)
         assert [fence.limit for fence in fences(stage)] == [GiB] and refused(greedy, 1)
         assert daemon.stop()[0] == 0
     assert refused(greedy, GiB)

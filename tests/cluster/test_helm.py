@@ -33,6 +33,7 @@ from cluster.stories import emptied, evictable, slow
 from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
 from deploy.chart import packed
 from driver.node import GiB
+from patience import PATIENCE
 from scraped import series
 
 pytestmark = [pytest.mark.cluster, pytest.mark.versions]
@@ -136,7 +137,7 @@ async def test_helm_test_says_why_no_daemon_runs(release: Release, stage: Stage,
 
     def tested() -> str:
         with pytest.raises(subprocess.CalledProcessError):
-            release.helm("test", "--timeout=2m", wait=False)
+            release.helm("test", f"--timeout={PATIENCE:.0f}s", wait=False)
         return release.bed.kubectl("-n", release.namespace, "logs", f"{release.account}-test")
 
     given = values(stage.bed, image, {})
@@ -260,7 +261,7 @@ async def test_the_plain_manifests_kill_where_a_budget_blocks(
                 return bool(state["restartCount"]) and found["metadata"]["uid"] == victim["uid"]
 
             try:
-                await until(restarted, "the kubelet to start the container anew", 240)
+                await until(restarted, "the kubelet to start the container anew")
             except TimeoutError as error:
                 error.add_note(daemon.log())
                 raise

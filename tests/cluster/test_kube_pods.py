@@ -32,6 +32,7 @@ from exporter.kube.namespaces import Namespaces
 from exporter.kube.pods import parse_event
 from exporter.kube.watching import Patience
 from exporter.model import ContainerId, Inventory, Pod, PodUid
+from patience import PATIENCE
 from sources.kube_api import refusal, serving, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.versions]
@@ -161,10 +162,10 @@ async def naming(client: Client, node: str, *, patience: Patience = HURRIED) -> 
         await client.close()
 
 
-async def named(source: KubeInventory, condition: Callable[[Inventory], object], within: float = 60.0) -> Inventory:
+async def named(source: KubeInventory, condition: Callable[[Inventory], object]) -> Inventory:
     """Wait for an inventory of which this is true; the error of a wait in vain has what the source reports."""
     try:
-        return await until(lambda: found if condition(found := source.inventory()) else None, within)
+        return await until(lambda: found if condition(found := source.inventory()) else None)
     except TimeoutError as error:
         found = source.inventory()
         error.add_note(
@@ -607,7 +608,7 @@ async def test_a_revoked_token_is_told_and_a_new_one_mends_it(
         await server_api.delete(f"/api/v1/namespaces/{server_namespace}/serviceaccounts/{ACCOUNT}")
         # The server remembers for 10 s that the token was good. On a busy machine a question may run into its deadline
         # before that, which is reported as an outage.
-        found = await named(source, lambda found: told(found) == ["api_unauthorized"], within=60.0)
+        found = await named(source, lambda found: told(found) == ["api_unauthorized"])
         assert (uid in found.pods, found.live) == (True, False)
         await account.make_account()
         await account.rotate()
@@ -678,7 +679,7 @@ def stop_api_server(bed: Bed) -> Callable[[], Awaitable[None]]:
     """Kill the API server of this bed (after SIGTERM it takes a minute); what is returned starts it as it was."""
     process = next(process for name, process in reversed(bed._processes._running) if name == "kube-apiserver")
     process.kill()
-    process.wait(30)
+    process.wait(PATIENCE)
 
     async def restart() -> None:
         arguments = [str(word) for word in process.args]  # type: ignore[union-attr]

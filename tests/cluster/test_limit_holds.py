@@ -54,7 +54,6 @@ POLICY = {
     "spacing": "2s",
     "budgets": {"node": "30/10m", "namespace": "30/10m"},
 }
-PATIENT = 300.0
 TURN = 10.0
 """Seconds that an earlier action keeps a later one waiting at most: the pause after a blocked one is 5 s."""
 AWAY = 10.0
@@ -272,7 +271,7 @@ async def come_to_their_end(play: Play) -> None:
         return not waiting
 
     try:
-        await until(all_there, "the twelve cases to end", PATIENT)
+        await until(all_there, "the twelve cases to end")
     except TimeoutError as error:
         error.add_note(f"waiting for {sorted(waiting)}\n{play.release.log()}")
         raise
@@ -289,7 +288,7 @@ async def test_the_twelve_cases_end_as_the_policy_says(stage: Stage, image: str)
         play = await stack.enter_async_context(set_up(stage, image))
         pool, ended = stack.enter_context(ThreadPoolExecutor()), threading.Event()
         stack.callback(ended.set)
-        await until(lambda: _in_earnest(play), "the daemon to enforce", PATIENT)
+        await until(lambda: _in_earnest(play), "the daemon to enforce")
         disappears(play)
         await exceed(play, pool, ended)
         await come_to_their_end(play)

@@ -19,7 +19,7 @@ import pytest
 from cluster import gpu_operator, toolkit
 from cluster.bed import GPUS, MIG_GPU, Bed
 from cluster.client import Object, until
-from cluster.installed import PATIENT, Release, mig_guarded, nvidia_class, released, values
+from cluster.installed import Release, mig_guarded, nvidia_class, released, values
 from cluster.stage import GPU, MIG, Stage, truth
 from driver.node import FakeComputeInstance, GiB
 from scraped import series
@@ -83,7 +83,7 @@ async def held_back(release: Release) -> None:
     async def said() -> bool:
         return "in a non-privileged container" in json.dumps([one["status"] for one in await release.pods()])
 
-    await until(said, "the runtime's refusal", PATIENT)
+    await until(said, "the runtime's refusal")
 
 
 async def test_the_variant_mig_has_what_it_takes_and_no_more(

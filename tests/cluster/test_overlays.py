@@ -19,6 +19,7 @@ from cluster.installed import Installed, furnished, gpu_node, objects, same_obje
 from cluster.overlays import MANIFESTS, overlay
 from cluster.stage import NAMESPACE
 from exporter.kube.rights import RIGHTS
+from patience import PATIENCE
 from scraped import series
 
 pytestmark = pytest.mark.cluster
@@ -78,7 +79,9 @@ async def holds(daemon: Installed, namespace: str, rights: frozenset[str]) -> No
 async def stands(daemon: Installed, step: Step, team: str) -> None:
     """Wait until the daemon runs as the manifest says, and look at what it may."""
     try:
-        daemon.bed.kubectl("-n", NAMESPACE, "rollout", "status", f"daemonset/{daemon.account}", "--timeout=180s")
+        daemon.bed.kubectl(
+            "-n", NAMESPACE, "rollout", "status", f"daemonset/{daemon.account}", f"--timeout={PATIENCE:.0f}s"
+        )
     except subprocess.CalledProcessError as error:
         daemon.explain(error)
         raise

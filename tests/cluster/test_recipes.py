@@ -28,6 +28,7 @@ from cluster.monitored import CLUSTERS, adapted, monitored
 from cluster.stage import SHARED, Stage, spec
 from documented import ROOT
 from driver.node import GiB
+from patience import PATIENCE
 from prometheus.scraping import Prometheus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.prometheus]
@@ -71,7 +72,7 @@ def answer(prometheus: Prometheus, query: str, *labels: str) -> Answer:
 def answers(prometheus: Prometheus, query: str, labels: tuple[str, ...], wanted: Answer) -> None:
     """Wait until both clusters have this answer, and no series besides."""
     both = {(cluster, *key): value for cluster in CLUSTERS for key, value in wanted.items()}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while (said := answer(prometheus, query, *labels)) != both:
         assert time.monotonic() < deadline, f"{query}\n{said}\ninstead of\n{both}"
         time.sleep(0.2)
@@ -156,7 +157,7 @@ def _of_the_node(prometheus: Prometheus) -> None:
     shares, waiting = blocks("CPU and memory of a GPU node", "promql")
     parts = ("GPU memory", "CPU", "memory")
     wanted = {(cluster, NODE_NAME, part) for cluster in CLUSTERS for part in parts}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while (said := answer(prometheus, shares, "node", "of")).keys() != wanted:
         assert time.monotonic() < deadline, said
         time.sleep(0.2)
@@ -198,7 +199,7 @@ async def test_the_autoscaler_follows_the_containers_memory(stage: Stage, namesp
                 await until(told, "the pod's figure in the custom metrics API")
                 stage.bed.kubectl("apply", "-f", "-", stdin=manifest.replace("team-a", namespace))
                 try:
-                    await until(second, "the second pod", 120.0)
+                    await until(second, "the second pod")
                 except TimeoutError as error:
                     error.add_note(stage.bed.kubectl("-n", namespace, "describe", "hpa,pods"))
                     raise

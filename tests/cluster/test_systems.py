@@ -27,6 +27,7 @@ from cluster.stage import RUN, Stage, staged
 from daemon.running import Daemon
 from daemon.running import until as becomes
 from exporter.base.quantities import parse_bytes
+from patience import PATIENCE
 from systems.book import FOLDER, LimitRow, SceneRow, VerdictRow, gpu_uuid, read
 
 pytestmark = pytest.mark.cluster
@@ -34,8 +35,6 @@ pytestmark = pytest.mark.cluster
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-3g.40gb", "aliyun.com/gpu-mem")
 """What the bed's device plugin serves: that of which the kubelet's own allocation matters to a scene."""
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
-WITHIN = 60.0
-PATIENT = 120.0
 
 Place = tuple[str, str, str, int | None, bool]
 """Of a limit: its pod, its container, its GPU and MIG instance, and whether it is a claim's."""
@@ -117,7 +116,7 @@ def shown(daemon: Daemon, scene: SceneRow) -> dict[str, Any]:
 
 def comes(daemon: Daemon, system: str, scene: SceneRow) -> None:
     """Wait until the daemon says what the book says; else show the difference."""
-    expected, deadline = wanted(system, scene), time.monotonic() + WITHIN
+    expected, deadline = wanted(system, scene), time.monotonic() + PATIENCE
     while (found := shown(daemon, scene)) != expected and time.monotonic() < deadline:
         time.sleep(0.2)
     assert found == expected, daemon.snapshot()["faults"]
@@ -220,10 +219,10 @@ async def test_one_that_shares_time_is_evicted_and_a_client_of_mps_lives_on(stag
                 with running(stage, both, "--mode=enforce") as daemon:
                     comes(daemon, "nvidia-timeslicing", both)
                     assert clients(daemon) == {name for name in scenery.pods if name.startswith("mps-")}
-                    becomes(lambda: ended(daemon) or None, "the eviction", daemon, PATIENT)
+                    becomes(lambda: ended(daemon) or None, "the eviction", daemon)
                     freed = [("trainer", "evict", "verified")]
-                    becomes(lambda: ended(daemon) == freed or None, "the memory to be free", daemon, PATIENT)
-                    becomes(lambda: held(daemon, "mps-trainer") == "mps" or None, "MPS to be held", daemon, PATIENT)
+                    becomes(lambda: ended(daemon) == freed or None, "the memory to be free", daemon)
+                    becomes(lambda: held(daemon, "mps-trainer") == "mps" or None, "MPS to be held", daemon)
         finally:
             await stage.unguard()
         living = {name for name in scenery.pods if await scenery.lives(name)}

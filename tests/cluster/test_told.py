@@ -32,8 +32,6 @@ HURRY = 300
 """Times: `for: 5m` takes a second. Rules are evaluated each second (prometheus.scraping), not each minute."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LIMIT = {"nvidia.com/container.main.gpu-memory.limit": "8Gi"}
-WITHIN = 90.0
-"""Seconds for what takes five: a scrape, a rule, its `for`, Alertmanager's wait."""
 
 
 def hurried(folder: Path) -> list[str]:
@@ -84,13 +82,13 @@ async def test_the_owner_is_told_and_told_again_when_it_is_over(stage: Stage, ow
             def look() -> Mapping[str, Any] | None:
                 return next((one for one in alertmanager.said("#team-b") if word in one["text"]), None)
 
-            return until(look, f"{word} in #team-b", WITHIN)
+            return until(look, f"{word} in #team-b")
 
         def judged() -> bool:
             found = prometheus.get("/api/v1/query", query="subject:gpusteward_memory_used:bytes")["result"]
             return {one["metric"]["pod"] for one in found if one["metric"]["namespace"] == owned} == {*pods}
 
-        until(judged, "both pods and their limits in Prometheus", WITHIN)
+        until(judged, "both pods and their limits in Prometheus")
         assert alertmanager.said("#team-b") == []
 
         greedy.command("alloc visible 6GiB")

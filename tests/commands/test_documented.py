@@ -22,6 +22,7 @@ from command_line import commands
 from documented import ROOT, in_sentences, written
 from enforcer.cli import parser
 from exporter.config import parse_arguments
+from patience import PATIENCE
 
 RECORDING = ROOT / "tests" / "compat" / "fixtures" / "0.1" / "node.jsonl.gz"
 
@@ -69,7 +70,7 @@ def test_a_command_runs_as_it_is_written(command: str, tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -35,6 +35,7 @@ from exporter.config import Arguments, ConfigError, load
 from exporter.config.arguments import exporter_parser
 from exporter.config.policy import REMOVED, removed
 from exporter.model import Hardware
+from patience import PATIENCE
 
 FIXTURES = Path(__file__).parent / "fixtures" / "0.1"
 COMMAND = Path(sys.executable).with_name("gpusteward")
@@ -116,7 +117,7 @@ def gpusteward(*words: str | Path, program: str = "gpusteward") -> subprocess.Co
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -301,7 +302,7 @@ def daemon() -> Iterator[Daemon]:
 
 def nothing_missing(missing_now: Callable[[], set[str]]) -> None:
     """Wait until each name is there: the shortest grace is half a minute. Fails with those that are not."""
-    deadline = time.monotonic() + 75
+    deadline = time.monotonic() + PATIENCE
     while (last := missing_now()) and time.monotonic() < deadline:
         time.sleep(0.25)
     assert not last

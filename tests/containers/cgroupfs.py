@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from patience import PATIENCE
+
 BEDS = "/gpusteward-bed"
 _serial = itertools.count()
 
@@ -96,12 +98,12 @@ def make(root: Path, path: str) -> Path:
     return folder
 
 
-def remove(folder: Path, *, within_s: float) -> bool:
+def remove(folder: Path) -> bool:
     """End whatever runs in this cgroup or below, then remove it. True when something was there.
 
     Raises TimeoutError when a process will not go.
     """
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + PATIENCE
     if not folder.exists():
         return False
     while True:
@@ -205,21 +207,21 @@ class Ledger:
         names = [entry.name for entry in self.folder.iterdir() if entry.name.startswith(f"{kind}=")]
         return sorted((_path(name) for name in names), key=lambda path: path.count("/"), reverse=True)
 
-    def remove(self, path: str, *, within_s: float = 10.0) -> bool:
+    def remove(self, path: str) -> bool:
         """Remove one owned cgroup now, with what runs in it. True when it was there. Raises TimeoutError."""
-        found = [remove(below(root, path), within_s=within_s) for root in self.mounts.all]
+        found = [remove(below(root, path)) for root in self.mounts.all]
         rmdir_if_unused(self.folder / _entry("own", path))
         return any(found)
 
-    def clear(self, *, within_s: float) -> list[str]:
+    def clear(self) -> list[str]:
         """Remove every cgroup of this bed, with what runs in it, and then the ledger. Returns what was there."""
         owned = self.paths("own")
-        removed = [f"cgroup {path}" for path in owned if self.remove(path, within_s=within_s)]
+        removed = [f"cgroup {path}" for path in owned if self.remove(path)]
         for path in self.paths("parent"):
             gone = [rmdir_if_unused(below(root, path)) for root in self.mounts.all]
             if any(gone):
                 removed.append(f"cgroup {path}")
-        if remove(self.folder, within_s=within_s):
+        if remove(self.folder):
             removed.append(f"cgroup {BEDS}/{self.token}")
         rmdir_if_unused(self.folder.parent)
         return removed

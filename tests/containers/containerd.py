@@ -19,9 +19,8 @@ from typing import Self
 from containers import images, leftovers
 from containers.cgroupfs import Ledger, new_token
 from containers.cri import Cri, CriError
+from patience import PATIENCE
 
-STARTS_WITHIN_S = 30.0
-STOPS_WITHIN_S = 30.0
 SOCKET_LENGTH = 104 - len(".ttrpc")  # containerd's own limit, for the second socket that it makes beside the first
 
 SYSTEM_PATH = ":/usr/sbin:/sbin"  # where runc is; the PATH of a user who became root may lack it
@@ -128,7 +127,7 @@ class Containerd:
 
     def stop(self) -> None:
         """End pods, containerd and shims, then remove mounts, cgroups and files. Safe twice, and after a failure."""
-        deadline = time.monotonic() + STOPS_WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         try:
             if self._process is not None and self._process.poll() is None:
                 self._end_pods(deadline)
@@ -164,7 +163,7 @@ class Containerd:
         held = self.ctr("images", "list", "--quiet").split()
         if name not in held:
             raise BedError(f"{tar} was imported, but has no image {name}; there are {held}")
-        deadline = time.monotonic() + STARTS_WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         while not self.cri.image_present(name):  # the CRI plugin learns of it by an event
             if time.monotonic() > deadline:
                 raise BedError(f"the CRI does not learn of image {name}: {self._log_tail()}")
@@ -240,7 +239,7 @@ class Containerd:
         ]
 
     def _await_cri(self) -> None:
-        deadline = time.monotonic() + STARTS_WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         while True:
             if self._running().poll() is not None:
                 raise BedError(f"containerd ended with {self._running().returncode}: {self._log_tail()}")

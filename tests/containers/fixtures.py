@@ -18,6 +18,7 @@ from containers.containerd import Containerd
 from containers.pods import Bed, Pod
 from containers.requirements import requirements
 from containers.specs import ContainerSpec, PidMode, Qos
+from patience import PATIENCE
 
 
 class RunPod(Protocol):
@@ -34,7 +35,7 @@ class RunPod(Protocol):
     ) -> Pod: ...
 
 
-def wait_until(condition: Callable[[], bool], *, what: str, within_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], *, what: str, within_s: float = PATIENCE) -> None:
     """Return as soon as the condition holds; fail, saying `what` was awaited, when it does not in time."""
     deadline = time.monotonic() + within_s
     while not condition():

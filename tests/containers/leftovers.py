@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from containers.cgroupfs import Ledger, hierarchies, members, owner_lives, rmdir_if_unused, start_ticks, tokens
+from patience import PATIENCE
 
-GOES_WITHIN_S = 20.0
 SHIM_SOCKETS = Path("/run/containerd/s")  # compiled into the shim; only a mount namespace could move it
 
 
@@ -49,14 +49,14 @@ def remove_bed(token: str, *, home: Path | None) -> list[str]:
     """
     ledger = Ledger(token)
     home = home or _home_of(members(ledger.folder), token)
-    removed = _kill(ledger, deadline=time.monotonic() + GOES_WITHIN_S)
+    removed = _kill(ledger, deadline=time.monotonic() + PATIENCE)
     if home is not None:
         removed += [f"mount {path}" for path in _unmount_below(home)]
         _remove_shim_sockets(home)
         if home.exists():
             shutil.rmtree(home)
             removed.append(f"folder {home}")
-    return removed + ledger.clear(within_s=GOES_WITHIN_S)
+    return removed + ledger.clear()
 
 
 def mounts() -> list[Path]:

@@ -36,6 +36,7 @@ from enforcer.actions.victim import Victim
 from enforcer.policy.history import Action
 from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, HostSample, PodUid
+from patience import PATIENCE
 from stopping import stopped
 
 pytestmark = pytest.mark.containers
@@ -111,7 +112,7 @@ def stage(run_pod: RunPod, tmp_path: Path) -> Iterator[Stage]:
 
 async def until(condition: Callable[[], Awaitable[bool | None]], what: str) -> None:
     """Wait until an asynchronous condition holds."""
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + PATIENCE
     while not await condition():
         assert time.monotonic() < deadline, f"in vain: {what}"
         time.sleep(0.01)  # noqa: ASYNC251  (no other task is on this loop)

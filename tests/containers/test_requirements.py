@@ -50,7 +50,7 @@ def foreign_pod() -> Iterator[str]:
     root = hierarchies().kubelet[0]
     make(root, f"{kubepods}/burstable/pod{uuid.UUID(int=7)}")
     yield kubepods
-    remove(below(root, kubepods), within_s=10)
+    remove(below(root, kubepods))
 
 
 @pytest.mark.containers

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import PATIENCE
+
 COMMAND = Path(sys.executable).with_name("gpusteward")
 WIDEST = 160
 """Characters of a printed line. No word of the tests is longer."""
@@ -22,7 +24,7 @@ def gpusteward(*words: str | Path, **env: str) -> subprocess.CompletedProcess[st
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

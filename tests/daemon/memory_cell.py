@@ -59,7 +59,7 @@ def memory_cell(limit: int) -> Iterator[Cell]:
         yield Cell(tuple(made))
     finally:
         for folder in made:
-            remove(folder, within_s=10)
+            remove(folder)
 
 
 def anonymous(pid: int) -> int:

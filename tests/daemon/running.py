@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from patience import PATIENCE
+
 T = TypeVar("T")
 
 COMMAND = Path(sys.executable).with_name("gpusteward-exporter")
@@ -82,7 +84,7 @@ class Daemon:
         """Status and body of one request."""
         request = urllib.request.Request(self.url + path, headers=dict(headers or {}))
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -101,18 +103,18 @@ class Daemon:
         """Poll the snapshot until `condition` gives something true."""
         return until(lambda: condition(self.snapshot()), what, self)
 
-    def stop(self, number: int = signal.SIGTERM, within: float = 30.0) -> tuple[int, float]:
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """Send a signal; the exit code, and the seconds it took."""
         began = time.monotonic()
         self.process.send_signal(number)
-        code = self.process.wait(within)
+        code = self.process.wait(PATIENCE)
         took = time.monotonic() - began
         self._reader.join(5)
         return code, took
 
-    def wait(self, within: float = 30.0) -> int:
+    def wait(self) -> int:
         """Wait for its own end; the exit code."""
-        code = self.process.wait(within)
+        code = self.process.wait(PATIENCE)
         self._reader.join(5)
         return code
 
@@ -124,7 +126,7 @@ class Daemon:
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
         self._reader.join(5)
         assert self.process.stderr is not None
         self.process.stderr.close()
@@ -132,7 +134,7 @@ class Daemon:
             print(self.log)  # pytest shows it beside the failure
 
 
-def until(condition: Callable[[], T | None], what: str, daemon: Daemon, within: float = 60.0) -> T:
+def until(condition: Callable[[], T | None], what: str, daemon: Daemon, within: float = PATIENCE) -> T:
     """Poll until the condition gives something true; else fail, with what was awaited and what the daemon wrote."""
     deadline = time.monotonic() + within
     while True:

@@ -10,6 +10,7 @@ import pytest
 
 from enforcer.journal.close_requests import folder, take
 from enforcer.policy.vocabulary import Breaker
+from patience import PATIENCE
 
 pytestmark = pytest.mark.daemon
 GPUSTEWARD = Path(sys.executable).with_name("gpusteward")
@@ -37,7 +38,7 @@ def test_it_waits_until_the_daemon_took_the_request(journal: Path) -> None:
     taken: list[tuple[Breaker, str]] = []
     while not taken and asked.poll() is None:
         taken = list(take(journal, time.time()))
-    out, err = asked.communicate(timeout=30)
+    out, err = asked.communicate(timeout=PATIENCE)
     assert (taken, asked.returncode, err) == ([(Breaker.ATTRIBUTION, "ann")], 0, "")
     assert out.startswith("attribution: the daemon took the request")
 
@@ -45,7 +46,7 @@ def test_it_waits_until_the_daemon_took_the_request(journal: Path) -> None:
 def test_a_breaker_that_is_gone_is_refused(journal: Path) -> None:
     """`config` was one of version 0.1: exit code 2, the choices, and no file."""
     asked = close(journal, "config")
-    _, err = asked.communicate(timeout=30)
+    _, err = asked.communicate(timeout=PATIENCE)
     assert asked.returncode == 2 and "blast_radius" in err and "attribution" in err
     assert not folder(journal).exists()
 
@@ -57,7 +58,7 @@ def left(journal: Path) -> list[str]:
 def test_without_a_daemon_it_leaves_nothing_behind(journal: Path) -> None:
     """Exit code 1 after the time-out, and no request that a daemon of next week would carry out."""
     asked = close(journal, "internal")
-    _, err = asked.communicate(timeout=60)
+    _, err = asked.communicate(timeout=PATIENCE)
     assert asked.returncode == 1
     what, cause, fix = err.splitlines()
     assert what == "gpusteward close: no daemon took the request within 15 s; it is withdrawn"
@@ -73,7 +74,7 @@ def test_an_interrupted_command_leaves_nothing_behind(journal: Path, number: sig
         assert asked.poll() is None
         time.sleep(0.01)
     asked.send_signal(number)
-    _, err = asked.communicate(timeout=30)
+    _, err = asked.communicate(timeout=PATIENCE)
     assert (asked.returncode, left(journal)) == (130, [])
     assert "interrupted before a daemon took the request; it is withdrawn" in err
 
@@ -82,7 +83,7 @@ def test_where_it_may_not_write_it_says_where(journal: Path) -> None:
     """A folder that others may write: exit code 1, and its name."""
     journal.parent.chmod(0o777)
     asked = close(journal, "internal")
-    _, err = asked.communicate(timeout=30)
+    _, err = asked.communicate(timeout=PATIENCE)
     assert asked.returncode == 1
     assert " ".join(err.split()) == (
         f"gpusteward close: a request beside {journal} would not be safe "

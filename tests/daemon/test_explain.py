@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from daemon.commands import complaint
+from patience import PATIENCE
 
 pytestmark = pytest.mark.daemon
 
@@ -50,7 +51,9 @@ status: {capacity: {aliyun.com/gpu-mem: "15109", aliyun.com/gpu-count: "1"}}
 
 def explain(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
     """Run `gpusteward explain` to its end."""
-    ended = subprocess.run([str(COMMAND), "explain", *words], input=given, capture_output=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [str(COMMAND), "explain", *words], input=given, capture_output=True, timeout=PATIENCE, check=False
+    )
     return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
@@ -62,7 +65,7 @@ def shell(line: str, *words: str | Path, **env: str) -> subprocess.CompletedProc
         env={**os.environ, "PATH": path, **env},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -207,7 +210,7 @@ def test_a_reader_that_is_gone() -> None:
             [str(COMMAND), "explain", "-f", str(FIXTURES / "kai.yaml")],
             stdout=gone,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
     assert (ended.returncode, ended.stderr) == (0, b"")

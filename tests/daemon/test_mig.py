@@ -19,6 +19,7 @@ import pytest
 from daemon.commands import checks_and_fixes
 from daemon.fixtures import StartDaemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
+from patience import PATIENCE
 from scraped import series
 
 pytestmark = pytest.mark.daemon
@@ -53,7 +54,7 @@ def check(node: FakeNode) -> tuple[int, str]:
         env={**os.environ, **node.environment(), "NODE_NAME": "test-node"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     verdict, message = checks_and_fixes(ended.stdout)[0]["driver"]

@@ -18,6 +18,7 @@ import pytest
 from daemon.running import Daemon
 from driver.node import FakeNode, FakeProcess, GiB, MiB, gpus
 from exporter.recording import Reading, RecordedRound
+from patience import PATIENCE
 from scraped import series
 
 pytestmark = pytest.mark.daemon
@@ -57,13 +58,13 @@ def recorded(path: Path) -> tuple[list[RecordedRound], str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    errors = process.communicate(timeout=30)[1]
+    errors = process.communicate(timeout=PATIENCE)[1]
     return process.returncode, errors
 
 
 def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> None:
     """Wait until the file has so many whole rounds: it can be read while it grows."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not path.exists() or _whole_rounds(path) < count:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
@@ -167,7 +168,7 @@ def test_a_daemon_plays_what_was_recorded(tmp_path: Path, start_record: StartRec
         [str(COMMAND), "check", f"--devices=recorded:{path}", "--web.listen-address=127.0.0.1:0"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert check.returncode == 0 and "plays, recorded on test-node" in check.stdout, check.stdout
@@ -188,7 +189,7 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
             [sys.executable, *words, f"--devices=recorded:{path}"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert found.returncode == 1

@@ -10,6 +10,7 @@ import pytest
 
 from daemon import commands
 from daemon.films import CALM, OVER, film
+from patience import PATIENCE
 
 pytestmark = pytest.mark.daemon
 
@@ -88,7 +89,7 @@ def test_a_recording_that_is_wrong_in_the_middle(excess: Path, policy: Path, tmp
 def test_whoever_has_read_enough_ends_it_quietly(excess: Path, policy: Path) -> None:
     """`| head -1`: no traceback, exit code 0."""
     pipe = f'"{commands.COMMAND}" replay "{excess}" --config "{policy}" --json | head -1; echo "${{PIPESTATUS[0]}}"'
-    found = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=PATIENCE, check=False)
     first, code = found.stdout.splitlines()
     assert (json.loads(first)["round"], code, found.stderr) == (1, "0", "")
 

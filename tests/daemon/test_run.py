@@ -22,6 +22,7 @@ import pytest
 from daemon.films import ANNA, CALM, INTERVAL, OVER, film
 from daemon.running import Daemon, until
 from daemon.test_explain_running import POD, explain
+from patience import PATIENCE
 from scraped import families, series
 
 pytestmark = pytest.mark.daemon
@@ -147,7 +148,7 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     would = json.loads(daemon.get("/api/v1/preview")[1])
     assert [(each["pod"], each["state"]) for each in would["would_act_on"]] == [(ANNA[1], "grace")]
 
-    due = until(lambda: reached("due")(daemon.snapshot()), "the end of the grace", daemon, within=120)
+    due = until(lambda: reached("due")(daemon.snapshot()), "the end of the grace", daemon)
     assert standing(due)["over_since"] == pytest.approx(over["over_since"], abs=0.01)
     (decision,) = due["policy"]["recent"]
     assert (decision["kind"], decision["action"], decision["pod"]) == ("dry_run", "evict", ANNA[1])
@@ -290,7 +291,7 @@ def ended(
         env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -23,6 +23,7 @@ import pytest
 from daemon.commands import COMMAND, complaint, gpusteward
 from daemon.running import Daemon, until
 from daemon.test_explain_running import stranger
+from patience import PATIENCE
 
 pytestmark = pytest.mark.daemon
 
@@ -90,7 +91,7 @@ class Terminal:
 
     def end(self) -> int:
         """Wait for the program's end; the exit code."""
-        code = self.process.wait(60)
+        code = self.process.wait(PATIENCE)
         self._reader.join(10)
         return code
 
@@ -100,7 +101,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
         self._reader.join(10)
         os.close(self.master)
 
@@ -271,5 +272,5 @@ def test_the_terminal_is_left_alone(daemon: Daemon) -> None:
 def test_nobody_else_pays_for_it() -> None:
     """The other commands load neither rich nor an HTTP client for it."""
     asked = "import sys, enforcer.cli; print({'rich', 'aiohttp', 'exporter.top'} & set(sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ended.stdout == "set()\n"

@@ -35,7 +35,6 @@ REPLICAS = 4
 AGAIN_S = 0.3
 BUSY = (403, 429, 500, 503, 504)
 """Answers of a server that is starting; 403 until its admission plugins are ready."""
-PATIENT_S = 60.0
 
 
 @dataclass
@@ -193,7 +192,7 @@ class Machine:
     def _clear(self, running: Running) -> None:
         """End what runs in its cgroups, and remove them."""
         for root in self._ledger.mounts.kubelet:
-            cgroupfs.remove(cgroupfs.below(root, self._cgroup(running)), within_s=PATIENT_S)
+            cgroupfs.remove(cgroupfs.below(root, self._cgroup(running)))
         if running.workload is not None:
             running.workload.close()
             running.workload = None

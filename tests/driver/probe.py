@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from driver.build import SONAME, Variant
+from patience import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Probe:
 
     def ask(self, function: str, *arguments: object) -> Any:
         """Call pynvml's function; Refused when it raises."""
-        return self.asking(function, *arguments).result(timeout=30)
+        return self.asking(function, *arguments).result(timeout=PATIENCE)
 
     def asking(self, function: str, *arguments: object) -> Future[Any]:
         """The same without waiting."""

@@ -10,6 +10,7 @@ import pytest
 
 from driver.node import FakeComputeInstance, FakeGpu, FakeGpuInstance, FakeNode, FakeProcess, GiB, gpus
 from driver.probe import Probe
+from patience import PATIENCE
 
 INSTANCES = (FakeGpuInstance(3, 10 * GiB, (FakeComputeInstance("MIG-a", slot=0),)),)
 MIG = FakeGpu(gpm=1, mig="on", instances=INSTANCES, processes=(FakeProcess(5, GiB, sm=70, device="MIG-a"),))
@@ -65,7 +66,7 @@ def test_a_figure_lies_between_two_samples(fake_node: FakeNode, gpu: FakeGpu, pe
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert done.stdout.splitlines() == ["1", "2", "2", f"0 {percent} 3", "2", "2 2 2"], done.stderr
 

@@ -17,6 +17,7 @@ from grafana.catalogue import BOARDS
 from grafana.documents import Board, document
 from grafana.panels import Panel
 from grafana.places import CLUSTER
+from patience import PATIENCE
 from prometheus.expanding import texts
 from prometheus.recorded import at_once
 from prometheus.scraping import Prometheus, scraping
@@ -56,7 +57,7 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with scraping(
             f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}, recording
         ) as running:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE
             while not ask(running, "count_over_time(workload:gpusteward_gpu_idle:rate5m[1m]) >= 3"):
                 assert time.monotonic() < deadline, running.get("/api/v1/targets")
                 time.sleep(0.1)

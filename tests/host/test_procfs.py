@@ -24,6 +24,7 @@ from exporter.host.pid_domain import INITIAL
 from exporter.host.procfs import ProcFs, proc_root
 from exporter.host.stat import Stat, parse_stat, parse_tgid
 from exporter.model import ContainerId, HostProcess, Owner, PodUid, ProcessKey
+from patience import PATIENCE
 
 REAL = ProcFs(Path("/proc"), trusted=True)
 POD, MAIN = PodUid("2c48913c-b29f-11e7-9350-020968147796"), ContainerId("9" * 64)
@@ -96,7 +97,7 @@ def test_what_is_no_status_raises_value_error(text: str) -> None:
 # --- real processes ---------------------------------------------------------------------------------------------------
 
 
-def until(condition: Callable[[], bool], within: float = 10.0) -> None:
+def until(condition: Callable[[], bool], within: float = PATIENCE) -> None:
     """Wait for a condition, which is looked at every few milliseconds."""
     deadline = time.monotonic() + within
     while not condition():
@@ -251,7 +252,7 @@ def in_a_pid_namespace(script: str) -> str:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
     path = str(Path(procfs.__file__).parents[2])
     command = [*unshare, sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r})\n{script}"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
 def test_another_pid_namespace_is_told_and_nobody_named() -> None:

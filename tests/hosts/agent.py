@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
+
 PART = 48_000
 """Bytes of a file in one message: as Base64 it stays below the agent's limit."""
 ANSWERS_WITHIN_S = 60.0
@@ -54,29 +56,29 @@ class Agent:
             return False
         return True
 
-    def try_run(self, *command: object, within: float = 300.0) -> Done:
+    def try_run(self, *command: object) -> Done:
         """Run a program of the guest to its end. Raises GuestError where that takes too long."""
         words = [str(word) for word in command]
         pid = self._ask("guest-exec", {"path": words[0], "arg": words[1:], "capture-output": True})["pid"]
-        deadline, pause = time.monotonic() + within, LOOKS_S[0]
+        deadline, pause = time.monotonic() + PATIENCE, LOOKS_S[0]
         while time.monotonic() < deadline:
             state = self._ask("guest-exec-status", {"pid": pid})
             if state["exited"]:
                 return Done(state.get("exitcode", -1), _text(state, "out-data"), _text(state, "err-data"))
             time.sleep(pause)
             pause = min(2 * pause, LOOKS_S[1])
-        raise GuestError(f"{shlex.join(words)} has not ended after {within:.0f} s")
+        raise GuestError(f"{shlex.join(words)} has not ended after {PATIENCE:.0f} s")
 
-    def run(self, *command: object, within: float = 300.0) -> str:
+    def run(self, *command: object) -> str:
         """Run a program of the guest, and return what it printed. Raises GuestError where it fails."""
-        done = self.try_run(*command, within=within)
+        done = self.try_run(*command)
         if done.status:
             raise GuestError(f"{shlex.join(map(str, command))} ended with {done.status}: {done.output}{done.errors}")
         return done.output
 
-    def shell(self, script: str, *, within: float = 300.0) -> str:
+    def shell(self, script: str) -> str:
         """Run lines of a shell, and return what they printed. Raises GuestError where one fails."""
-        return self.run("/bin/sh", "-euc", script, within=within)
+        return self.run("/bin/sh", "-euc", script)
 
     def write(self, path: str, content: bytes) -> None:
         """Put a file into the guest; its folder has to be there."""

@@ -32,9 +32,9 @@ from hosts.contents import KUBELET_PORT, NODE, OFFERED, VERSION
 from hosts.joining import join
 from hosts.machine import Machine
 from hosts.suspended import suspended
+from patience import PATIENCE
 
 NETWORKS = range(128, 256)
-READY_WITHIN_S = 300.0
 
 
 class GuestBed:
@@ -143,12 +143,12 @@ class GuestBed:
 
     def _wait_until_ready(self) -> None:
         try:
-            self.kubectl("wait", "--for=create", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
-            self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
+            self.kubectl("wait", "--for=create", f"node/{NODE}", f"--timeout={PATIENCE:.0f}s")
+            self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={PATIENCE:.0f}s")
             for resource, ids in OFFERED.items():
                 path = "{.status.allocatable." + resource.replace(".", "\\.") + "}"
                 wanted = f"--for=jsonpath={path}={len(ids)}"
-                self.kubectl("wait", wanted, f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
+                self.kubectl("wait", wanted, f"node/{NODE}", f"--timeout={PATIENCE:.0f}s")
         except subprocess.CalledProcessError as error:
             said = self.guest.try_run("journalctl", "--no-pager", "-n", "60", "-u", "kubelet", "-u", "device-plugin")
             raise GuestError(f"the node is not ready: {error.stderr}\n{said.output}") from error

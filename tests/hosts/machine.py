@@ -21,10 +21,9 @@ from typing import Any
 
 from cluster.processes import MARK, free_port
 from hosts.agent import Agent, GuestError
+from patience import PATIENCE
 
 MEMORY_MB = 2048
-BOOTS_WITHIN_S = 300.0
-SUSPENDS_WITHIN_S = 300.0
 PROCESSOR = "Nehalem"
 """With QEMU 7.2 a kernel 6.12 panics on `max` and on two of any: cmpxchg16b is not emulated there."""
 APPEND = "console=ttyS0 root=/dev/vda rw quiet panic=-1 cgroup_no_v1=all mitigations=off"
@@ -81,7 +80,7 @@ class Machine:
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", MARK: self._token},
             )  # fmt: skip
         _prefer(self._process.pid)
-        deadline = time.monotonic() + BOOTS_WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         if self._drives.memory:
             self._await(self._restored, deadline)
             self._monitor("cont")
@@ -97,7 +96,7 @@ class Machine:
         """
         self._monitor("stop")
         self._monitor("migrate", uri=f"exec:cat > '{memory}'")
-        deadline = time.monotonic() + SUSPENDS_WITHIN_S
+        deadline = time.monotonic() + PATIENCE
         while (state := self._monitor("query-migrate")["status"]) != "completed":
             if state in ("failed", "cancelled") or time.monotonic() > deadline:
                 raise GuestError(f"the guest's memory could not be written: {state}\n{self._said()}")
@@ -119,7 +118,7 @@ class Machine:
             if self._process.poll() is not None:
                 raise GuestError(f"QEMU ended with {self._process.returncode}:\n{self._said()}")
             if time.monotonic() > deadline:
-                raise GuestError(f"the guest does not answer after {BOOTS_WITHIN_S:.0f} s:\n{self._said()}")
+                raise GuestError(f"the guest does not answer after {PATIENCE:.0f} s:\n{self._said()}")
             time.sleep(0.5)
 
     def _restored(self) -> bool:

@@ -25,13 +25,13 @@ from deploy.chart import packed
 from hosts.agent import GuestError
 from hosts.bed import GuestBed
 from hosts.contents import LIBRARY, NODE, STATE
-from hosts.workloads import PATIENT
+from patience import PATIENCE
 from scraped import series
 
 T = TypeVar("T")
 Steps = tuple[str, ...]
 """An action, and what became of it."""
-ASK = "import urllib.request as u, sys; sys.stdout.write(u.urlopen(sys.argv[1], timeout=60).read().decode())"
+ASK = f"import urllib.request as u, sys; sys.stdout.write(u.urlopen(sys.argv[1], timeout={PATIENCE}).read().decode())"
 JOURNAL = "/var/lib/gpusteward/journal"
 
 
@@ -78,7 +78,7 @@ class GuestRelease:
                     return dict(one)
             return None
 
-        return await until(there, "the daemon's pod to be ready", PATIENT)
+        return await until(there, "the daemon's pod to be ready")
 
     async def page(self) -> str:
         """Return what it exports."""
@@ -99,7 +99,7 @@ class GuestRelease:
             return condition(page)
 
         try:
-            return await until(there, what, PATIENT)
+            return await until(there, what)
         except TimeoutError as error:
             error.add_note(page[-6000:])
             error.add_note(self.log())
@@ -161,7 +161,7 @@ class GuestRelease:
             return self.told(uid)[: len(wanted)] == [*wanted]
 
         try:
-            await until(written, f"{wanted} in the journal", 2 * PATIENT)
+            await until(written, f"{wanted} in the journal", 2 * PATIENCE)  # a grace and three refusals, emulated
         except TimeoutError as error:
             error.add_note(f"{self.told(uid)}\n{self.log()}")
             raise

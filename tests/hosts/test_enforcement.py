@@ -13,7 +13,7 @@ from cluster.client import Object, until
 from hosts.bed import GuestBed
 from hosts.release import GuestRelease, values
 from hosts.test_attribution import used
-from hosts.workloads import PATIENT, Workloads, box, deployment, pod
+from hosts.workloads import Workloads, box, deployment, pod
 
 pytestmark = pytest.mark.hosts
 
@@ -65,7 +65,7 @@ async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloa
         states = {one["name"]: (one["restartCount"], one["ready"]) for one in now["status"]["containerStatuses"]}
         return now if states == {"main": (1, True), "side": (0, True)} else None
 
-    await until(restarted, "the kubelet to start the container anew", PATIENT)
+    await until(restarted, "the kubelet to start the container anew")
     await release.shows(
         lambda page: used(page, workloads.namespace).get((killed, "main")) or None, "what the new container holds"
     )

@@ -15,7 +15,7 @@ import pytest
 from cluster.client import until
 from hosts.bed import GuestBed
 from hosts.release import GuestRelease, values
-from hosts.workloads import PATIENT, Workloads, box, cgroup_of, deployment, pod
+from hosts.workloads import Workloads, box, cgroup_of, deployment, pod
 
 pytestmark = pytest.mark.hosts
 
@@ -68,7 +68,7 @@ async def test_each_is_ended_or_it_is_said_why_not(bed: GuestBed, release: Guest
             (now,) = (await workloads.api.get(path))["status"]["containerStatuses"]
             return bool(now["restartCount"] == 1 and now["ready"])
 
-        await until(again, f"{name} to be started anew", PATIENT)
+        await until(again, f"{name} to be started anew")
     await release.tells(uids["unconfined"], BLOCKED, ("kill", "sent", "refused", "refused"))
     after = (await workloads.ready(*made))["unconfined"]
     assert [one["restartCount"] for one in after["status"]["containerStatuses"]] == [0]

@@ -22,7 +22,7 @@ from hosts.bed import GuestBed
 from hosts.contents import NODE, STATE
 from hosts.release import GuestRelease, values
 from hosts.test_attribution import hold, used
-from hosts.workloads import PATIENT, Workloads, box, cgroup_of, pod
+from hosts.workloads import Workloads, box, cgroup_of, pod
 
 pytestmark = pytest.mark.hosts
 
@@ -121,4 +121,4 @@ async def killed_for_memory(workloads: Workloads, name: str) -> None:
         reason = now["lastState"].get("terminated", {}).get("reason")
         return bool(now["restartCount"] == 1 and now["ready"] and reason == "OOMKilled")
 
-    await until(again, f"{name} to be killed for its memory, and started anew", PATIENT)
+    await until(again, f"{name} to be killed for its memory, and started anew")

@@ -17,7 +17,8 @@ from hosts.bed import GuestBed
 from hosts.contents import JOINED, NODE
 from hosts.release import GuestRelease, values
 from hosts.test_attribution import hold, used
-from hosts.workloads import PATIENT, Workloads, box, pod
+from hosts.workloads import Workloads, box, pod
+from patience import PATIENCE
 
 pytestmark = pytest.mark.hosts
 
@@ -34,7 +35,7 @@ def squeezed(bed: GuestBed) -> Iterator[None]:
     yield
     bed.guest.write(file, before.encode())
     bed.guest.shell("systemctl restart kubelet device-plugin")
-    bed.kubectl("wait", "--for=condition=MemoryPressure=False", f"node/{NODE}", f"--timeout={PATIENT:.0f}s")
+    bed.kubectl("wait", "--for=condition=MemoryPressure=False", f"node/{NODE}", f"--timeout={PATIENCE:.0f}s")
 
 
 async def test_what_the_kubelet_evicts_is_not_the_daemons(
@@ -62,7 +63,7 @@ async def test_what_the_kubelet_evicts_is_not_the_daemons(
         found: list[Object] = (await workloads.api.get(workloads.pods))["items"]
         return {one["status"].get("reason") for one in found} == {"Evicted"}
 
-    await until(evicted, "the kubelet to evict both", PATIENT)
+    await until(evicted, "the kubelet to evict both")
     await release.shows(lambda page: not used(page, workloads.namespace) or None, "that both are gone")
     assert not release.told((await workloads.api.get(f"{workloads.pods}/over"))["metadata"]["uid"])
     assert not [one for one in release.journal() if "decision" in one]

@@ -22,8 +22,6 @@ from hosts.bed import GuestBed
 from hosts.contents import STATE
 from hosts.guest import PROGRAMS
 
-PATIENT = 600.0
-"""Seconds: an emulated processor starts a container in five to twenty, and waits where the machine has other work."""
 CONSENT = {"gpusteward.io/mode": "enforce"}
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 
@@ -115,7 +113,7 @@ class Workloads:
             return found.keys() >= set(apps)
 
         try:
-            await until(all_ready, f"the pods {apps} to be ready", PATIENT)
+            await until(all_ready, f"the pods {apps} to be ready")
         except TimeoutError as error:
             error.add_note(self.bed.kubectl("-n", self.namespace, "describe", "pods"))
             raise
@@ -139,7 +137,7 @@ def held(bed: GuestBed, names: tuple[str, ...]) -> dict[str, int]:
     """Wait until these workloads, of pods or of the node, did their commands; the bytes that each holds."""
     files = " ".join(f"{STATE}/says/{name}" for name in names)
     ready = f"for file in {files}; do until grep -q '\"ready\": true' $file 2>/dev/null; do sleep 0.2; done; done"
-    lines = bed.guest.shell(f"{ready}; cat {files}", within=PATIENT).splitlines()
+    lines = bed.guest.shell(f"{ready}; cat {files}").splitlines()
     said = [json.loads(line) for line in lines]
     assert not [one["error"] for one in said if one["error"]], said
     return {name: sum(one["held"].values()) for name, one in zip(names, said, strict=True)}
@@ -171,7 +169,6 @@ def cgroup_of(made: Object, name: str) -> str:
 
 __all__ = [
     "LIMIT",
-    "PATIENT",
     "Workloads",
     "background",
     "box",

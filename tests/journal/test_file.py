@@ -27,6 +27,7 @@ from enforcer.policy.history import History, Opened, Result
 from enforcer.policy.rules import Budget
 from enforcer.policy.vocabulary import Breaker, Mode
 from journals import BOOT, LATER, Hands, action, intended, uuid
+from patience import PATIENCE
 
 RULES = default_rules(mode=Mode.ENFORCE, budgets=default_budgets(node=Budget(3, 600.0)))
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +133,7 @@ def graves() -> Iterator[list[Path]]:
     """Daemons killed at each step of the same story; in memory, because a kill does not ask what is on disk."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        subprocess.run([sys.executable, "-m", "dying", folder], check=True, env=ENV, timeout=120)
+        subprocess.run([sys.executable, "-m", "dying", folder], check=True, env=ENV, timeout=PATIENCE)
         yield sorted(Path(folder).iterdir(), key=lambda one: int(one.name))
 
 

@@ -19,6 +19,7 @@ from exporter.kube.allocations import ClaimedDevice, HeldClaim, Holding
 from exporter.kube.pod_resources import KubeletError, PodResources, ask, socket_of
 from exporter.kube.proto import pod_resources_pb2 as api
 from kubelet.fake import ALL_CALLS, OLD_CALL, Answer, FakeKubelet, Listener
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 UUID = "GPU-00000001-0000-4000-8000-000000000001"
@@ -42,7 +43,7 @@ def offered(*ids: str) -> api.AllocatableResponse:
     )
 
 
-async def until(condition: Callable[[], bool], within: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], within: float = PATIENCE) -> None:
     """Wait until it holds."""
     async with asyncio.timeout(within):
         while not condition():

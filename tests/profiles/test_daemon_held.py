@@ -16,6 +16,7 @@ import pytest
 
 from daemon.fixtures import StartDaemon
 from driver.node import FakeNode, GiB, gpus
+from patience import PATIENCE
 from profiles.test_seccomp import OBSERVE, under
 from scraped import series
 
@@ -28,7 +29,7 @@ def beside(*words: str) -> subprocess.CompletedProcess[str]:
     """Run a command of `gpusteward` under the profile, as `kubectl exec` does in the daemon's container."""
     command = [*under(OBSERVE), str(COMMAND), *words]
     environment = {**os.environ, "COLUMNS": "160"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def test_it_measures_answers_and_ends(fake_node: FakeNode, start_daemon: StartDaemon) -> None:

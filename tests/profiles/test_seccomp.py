@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from cluster.fixtures import require
+from patience import PATIENCE
 from profiles import loader
 
 PROFILES = Path(__file__).parents[2] / "deploy/profiles"
@@ -243,7 +244,7 @@ def test_what_uid_0_without_capabilities_reaches_and_what_the_profile_leaves_of_
             command = [*BARE, *before, sys.executable, "-c", ATTACK, way, str(process.pid)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if way in SIGNALS & reached:
-                assert process.wait(30) == -signal.SIGKILL
+                assert process.wait(PATIENCE) == -signal.SIGKILL
             elif way in SIGNALS:
                 assert process.poll() is None
             if way != "socket" or before:  # the kernel takes an owner without a word, and then sends it nothing

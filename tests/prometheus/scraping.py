@@ -27,6 +27,7 @@ import pytest
 
 from cluster import build
 from cluster.processes import Processes, free_port
+from patience import PATIENCE
 
 CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
@@ -82,7 +83,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=PATIENCE) as answer:
             return json.load(answer)["data"]
 
     def ready(self) -> bool:
@@ -94,7 +95,7 @@ class Prometheus:
 
     def query(self, expression: str) -> dict[frozenset[tuple[str, str]], str]:
         """Ask until there is an answer: the labels of each series, without name and target, to its value."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not (result := self.get("/api/v1/query", query=expression)["result"]):
             assert time.monotonic() < deadline, f"no answer to {expression}: {self.get('/api/v1/targets')}"
             time.sleep(0.1)

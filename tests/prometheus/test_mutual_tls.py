@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from daemon.running import Daemon
+from patience import PATIENCE
 from prometheus.scraping import Prometheus, scraping
 from serving.certificates import Authority
 
@@ -42,7 +43,7 @@ def daemon(authority: Authority) -> Iterator[Daemon]:
 
 def tried(prometheus: Prometheus) -> dict[str, Any]:
     """The one target, once it was scraped or could not be."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while True:
         found = prometheus.get("/api/v1/targets")["activeTargets"]
         if found and found[0]["health"] != "unknown":

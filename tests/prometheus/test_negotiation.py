@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from daemon.running import Daemon
+from patience import PATIENCE
 from prometheus.scraping import scraping, version
 from scraped import families
 
@@ -55,7 +56,7 @@ def overheard(daemon: Daemon) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     class Between(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked = urllib.request.Request(daemon.url + self.path, headers={"Accept": self.headers["Accept"]})
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
                 body, kind = answer.read(), answer.headers["Content-Type"]
             heard.append((self.headers["Accept"], kind))
             self.send_response(200)

@@ -109,7 +109,7 @@ def tenants(fake_node: FakeNode, tmp_path: Path) -> Iterator[dict[str, Tenant]]:
         yield found
     finally:
         fake_node.close()
-        ledger.clear(within_s=60)
+        ledger.clear()
 
 
 @dataclass(frozen=True)

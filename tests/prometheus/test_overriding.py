@@ -20,6 +20,7 @@ import pytest
 
 from exporter.metrics.labels import EXPORTED
 from golden.everything import golden_page
+from patience import PATIENCE
 from prometheus.scraping import Prometheus, scraping
 
 pytestmark = pytest.mark.prometheus
@@ -106,7 +107,7 @@ def answer(prometheus: Prometheus, expression: str) -> list[Series]:
 
 def same(both: list[Prometheus], plain: str, other: str) -> list[Series]:
     """Ask both until they agree: their rounds are a second apart."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while (honoring := answer(both[0], plain)) != (overriding := answer(both[1], other)):
         assert time.monotonic() < deadline, (plain, other, honoring, overriding)
         time.sleep(0.2)

@@ -28,6 +28,7 @@ from exporter.report.ledger import EVERY, PARTS, Ledger, Part
 from exporter.report.names import Holder, Node, Place
 from exporter.report.rendering import percentages
 from exporter.report.summary import By, Prices, memory_of, summarize
+from patience import PATIENCE
 from prometheus.scraping import serving
 from report import week
 from report.week import DEVICES, GIB, HOUR, STEP
@@ -88,7 +89,7 @@ def answered(device: week.Device) -> float:
 def test_the_program_says_the_same(report: Asking) -> None:
     """A process of its own prints what these tests read, and its exit code says whether it could."""
     words = ("report", "--since", "7d", "--until", UNTIL, "--prometheus")
-    done = subprocess.run([COMMAND, *words, report.url], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([COMMAND, *words, report.url], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout == report()
     refused = subprocess.run([COMMAND, *words, "http://127.0.0.1:1"], capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -15,6 +15,7 @@ from exporter.model import PodUid, XidCounts, XidErrors
 from exporter.rounds.latest import Latest
 from exporter.rounds.limit_facts import Invalid
 from exporter.rounds.logs import INVALID, XIDS_TOLD, tell
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +37,9 @@ except ValueError:
 
 
 def program(text: str, stderr: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", text], cwd=ROOT, stderr=stderr, text=True, check=True, timeout=30)
+    return subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, stderr=stderr, text=True, check=True, timeout=PATIENCE
+    )
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
@@ -72,7 +75,9 @@ def test_without_standard_error_nothing_is_written_elsewhere(tmp_path: Path, sty
     """Descriptor 2 that was closed at the start belongs to whatever is opened next, and gets no lines."""
     file = tmp_path / "file"
     text = f"kept = open({str(file)!r}, 'wb'); assert kept.fileno() == 2\n{FAILING.format(style=style)}"
-    subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", text], cwd=ROOT, check=True, timeout=30)
+    subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", text], cwd=ROOT, check=True, timeout=PATIENCE
+    )
     assert file.read_bytes() == b""
 
 

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from patience import PATIENCE
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -62,7 +64,7 @@ async def serving(answer: Answer, *, context: ssl.SSLContext | None = None, port
         await runner.cleanup()
 
 
-async def until(condition: Callable[[], T | None], within: float = 10.0) -> T:
+async def until(condition: Callable[[], T | None], within: float = PATIENCE) -> T:
     """Wait until the condition is true, and return what it gave."""
     deadline = time.monotonic() + within
     while True:

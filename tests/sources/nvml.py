@@ -21,6 +21,7 @@ from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.nvml import NvmlSource, events
 from exporter.devices.thread import ThreadEndedError
 from exporter.model import GpuSample
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,7 +105,7 @@ def program(fake_node: FakeNode) -> Program:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=PATIENCE,
         )
 
     return run
