@@ -111,6 +111,24 @@ def test_the_rights_on_the_node_are_those_of_the_mode(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", chart.VARIANTS)
+def test_a_daemon_that_starts_slowly_is_left_alone(name: str) -> None:
+    """
+    It has five minutes to listen before the kubelet restarts it: on a busy node the start has taken two.
+
+    Once it listens, a minute without an answer restarts it.
+    """
+    container = rendered(name).container
+
+    def given_up(probe: str) -> int:
+        one = container[probe]
+        assert one["httpGet"]["path"] == "/healthz"
+        seconds: int = one["periodSeconds"] * one["failureThreshold"]
+        return seconds
+
+    assert (given_up("startupProbe"), given_up("livenessProbe")) == (300, 60)
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
 def test_of_the_host_only_the_journal_can_be_written(name: str) -> None:
     """Host paths are read-only but the journal's folder, there where the mode needs a journal; and no CRI socket."""
     found = mounts(rendered(name))
