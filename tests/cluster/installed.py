@@ -24,6 +24,7 @@ from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
 from deploy.chart import packed
 from enforcer.journal.records import decode
+from journals import decided
 from patience import PATIENCE
 from scraped import series
 
@@ -148,7 +149,7 @@ class Installed:
         """Wait until the journal has exactly these steps about a pod."""
 
         def found() -> tuple[str, ...]:
-            records = self.journal()
+            records = decided(self.journal())
             ours = {one["decision"] for one in records if one.get("action", {}).get("pod_uid") == uid}
             return tuple(_step(one) for one in records if one.get("decision") in ours)
 

@@ -25,6 +25,7 @@ from deploy.chart import packed
 from hosts.agent import GuestError
 from hosts.bed import GuestBed
 from hosts.contents import LIBRARY, NODE, STATE
+from journals import decided
 from patience import PATIENCE
 from scraped import series
 
@@ -146,20 +147,11 @@ class GuestRelease:
         return [json.loads(line) for line in text.splitlines()]
 
     def told(self, uid: str) -> list[Steps]:
-        """
-        Return what its journal says of a pod: the action of each decision, and how that went.
-
-        Without decisions whose last look was too old. Nothing was asked for them; an emulated node took 34 s for one.
-        """
-        decisions: dict[str, list[dict[str, Any]]] = {}
-        for one in self.journal():
-            if "decision" in one:
-                decisions.setdefault(one["decision"], []).append(one)
-        ours = [
-            steps
-            for steps in decisions.values()
-            if steps[0].get("action", {}).get("pod_uid") == uid and steps[-1].get("detail") != "look_too_old"
-        ]
+        """Return what its journal says of a pod: the action of each decision that was asked for, and how that went."""
+        decisions: dict[str, list[Mapping[str, Any]]] = {}
+        for one in decided(self.journal()):
+            decisions.setdefault(one["decision"], []).append(one)
+        ours = [steps for steps in decisions.values() if steps[0].get("action", {}).get("pod_uid") == uid]
         return [(steps[0]["action"]["rung"], *map(_word, steps[1:])) for steps in ours]
 
     async def tells(self, uid: str, *wanted: Steps) -> None:
