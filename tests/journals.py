@@ -8,7 +8,7 @@ keeps it: tokens by intents, open decisions by intents without ends.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -37,7 +37,9 @@ from enforcer.journal.records import (
 )
 from enforcer.policy.history import Action, Opened, Result
 from enforcer.policy.holder import CaseKey
-from enforcer.policy.vocabulary import Breaker, Mode, Rung
+from enforcer.policy.last_look import Spared
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
+from enforcer.runtime.last_looks import unanswered
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 
 BOOT, LATER = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
@@ -142,11 +144,14 @@ class Hands:
         return Given(self.boot, lambda: (self.boottime, 1.7e9 + self.boottime), self.limit)
 
 
-def decided(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+UNANSWERED = {str(why) for why in (*Spared, *Reason) if unanswered(why)}
+
+
+def decided(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """
-    Return the records of decisions, without those whose last look came too late.
+    Return the records of decisions, without those whose last look came too late or was not answered.
 
     Nothing was asked for these, and the policy decides anew. An emulated node took 34 s for one look.
     """
-    late = {one["decision"] for one in records if one.get("detail") == "look_too_old"}
-    return [one for one in records if "decision" in one and one["decision"] not in late]
+    blind = {one["decision"] for one in records if one.get("result") == "failed" and one.get("detail") in UNANSWERED}
+    return [one for one in records if "decision" in one and one["decision"] not in blind]

@@ -30,6 +30,7 @@ from cluster.test_decide import CONSENT, bare, create, declaring, label, lives, 
 from daemon.running import Daemon
 from driver.node import MiB
 from enforcer.journal.records import decode
+from journals import decided
 from patience import PATIENCE
 from scraped import series
 
@@ -130,7 +131,7 @@ class Part:
         """Wait until the journal has exactly these steps of one decision, and return them."""
 
         async def written() -> list[dict[str, Any]] | None:
-            found = [one for one in self.records() if "decision" in one]
+            found = decided(self.records())
             return found if steps == tuple(map(_step, found)) else None
 
         try:
@@ -142,14 +143,24 @@ class Part:
         assert found[0]["action"]["pod_uid"] == self.uid
         return found
 
+    async def first(self, *steps: str) -> list[dict[str, Any]]:
+        """Wait until the first decision has exactly these steps, and return them; others may follow."""
+
+        async def written() -> list[dict[str, Any]] | None:
+            found = decided(self.records())
+            found = [one for one in found if one["decision"] == found[0]["decision"]]
+            return found if steps == tuple(map(_step, found)) else None
+
+        found: list[dict[str, Any]] = await until(written, f"{self.name}: {steps} in the journal")
+        return found
+
     async def each(self, *stories: tuple[str, ...]) -> None:
         """Wait until the journal has exactly these steps of so many decisions, one after the other, on the victim."""
 
         def now() -> list[tuple[str, ...]]:
             steps: dict[str, list[str]] = {}
-            for one in self.records():
-                if "decision" in one:
-                    steps.setdefault(one["decision"], []).append(_step(one))
+            for one in decided(self.records()):
+                steps.setdefault(one["decision"], []).append(_step(one))
             return [*map(tuple, steps.values())]
 
         async def written() -> bool:

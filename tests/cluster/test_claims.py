@@ -97,7 +97,7 @@ async def test_two_pods_share_one_claim(driver: None, stage: Stage, namespace: s
         daemon.until(lambda _: told(daemon, "claim_memory_used_bytes") == used, f"what each claim holds: {used}")
         daemon.until(lambda _: told(daemon, "claim_memory_limit_bytes") == limits, f"what each may hold: {limits}")
         snapshot = daemon.until(lambda s: s if s["complete"] and not s["faults"] else None, "a round without faults")
-        page = daemon.get("/metrics")[1]
+        page = daemon.page()
         assert series(page, "device_memory_declared_bytes", "uuid") == {(UUID,): 14 * GiB}, "each claim once"
         assert series(page, "container_memory_limit_bytes", "pod") == {}, "no container has a limit of its own"
         sharing = {device["uuid"]: device["sharing"] for device in snapshot["devices"]}

@@ -296,7 +296,7 @@ async def test_a_dry_run_judges_each_by_its_own_and_touches_no_pod(
     await until(written, "the audit log")
     assert changes(stage) <= {(verb, "events", "events.k8s.io") for verb in ("create", "patch")}
     looks = [one for one in stage.requests() if f"metadata.name%3D{rehearsed['pod']}" in one["requestURI"]]
-    assert [(one["verb"], one["responseStatus"]["code"]) for one in looks] == [("list", 200)], "once, live, by its name"
+    assert {(one["verb"], one["responseStatus"]["code"]) for one in looks} == {("list", 200)}, "live, by its name"
     assert {"events", "pods", "namespaces"} <= {resource for _, resource in stage.asked()}, "and nothing was refused"
     after = await pods_of(stage, namespace, another, "kube-system")
     assert lives(after) == before

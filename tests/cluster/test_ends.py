@@ -35,6 +35,7 @@ OWNER = """
 import json, signal, sys
 from cluster.bed import Bed
 from cluster.manifests import pod, pod_spec
+from patience import PATIENCE
 bed = Bed(node=sys.argv[1] == "node")
 bed.start()
 if sys.argv[1] == "node":

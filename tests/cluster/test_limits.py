@@ -49,7 +49,7 @@ async def test_what_pods_declare_is_exported_in_bytes(stage: Stage, namespace: s
     with stage.daemon() as daemon:
         snapshot = daemon.until(lambda s: s if limits(s) == wanted else None, f"the limits {wanted}")
         assert any("gpu-memory.limit" in problem for one in of_pod(snapshot, "hostile") for problem in one["problems"])
-        page = daemon.get("/metrics")[1]
+        page = daemon.page()
         bytes_ = series(page, "container_memory_limit_bytes", *LABELS)
         assert bytes_ == {("user", "main", SLICED): 2 * GiB, ("hami", "main", SLICED): 3000 * MiB}
         assert series(page, "container_compute_limit_ratio", *LABELS) == {("hami", "main", SLICED): 0.3}

@@ -61,7 +61,7 @@ async def test_pods_of_all_kinds_are_named_and_agree_to_the_byte(stage: Stage, n
         )
         sharing = {(d["uuid"], d["sharing"], d["replicas"]) for d in snapshot["devices"]}
         assert (GPUS[0].uuid, "time-slicing", 2) in sharing and (GPUS[1].uuid, "time-slicing", 4) in sharing
-        page = daemon.get("/metrics")[1]
+        page = daemon.page()
         metric = series(page, "container_memory_used_bytes", *LABELS)
         assert {(n, p, u): v for (n, p, c, u, _), v in metric.items()} == expected
         assert {gi for (_, pod_name, _, _, gi) in metric if pod_name == "db-0"} <= {"1", "2"}

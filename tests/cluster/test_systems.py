@@ -238,12 +238,12 @@ def clients(daemon: Daemon) -> set[str]:
 
 
 def ended(daemon: Daemon) -> list[tuple[str, str, str]]:
-    """List the pod, the action and the result of each action that came to its end."""
+    """List the pod, the action and the result of each action that came to its end; one that failed is tried again."""
     decided = json.loads(daemon.get("/api/v1/decisions")[1])["recent"]
     return [
         (_short(one["pod"]), one["action"], one["result"])
         for one in decided
-        if one["kind"] == "action" and one["result"]
+        if one["kind"] == "action" and one["result"] not in ("", None, "failed")
     ]
 
 

@@ -125,7 +125,7 @@ def test_pods_with_one_and_several_containers(stage: Stage) -> None:
     )
     daemon = stage.daemon()
     stage.agree(daemon, "three containers on two GPUs")
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     metric = series(page, "container_memory_used_bytes", *LABELS)
     assert metric == stage.expected()
     by_pod = sum(size for (_, pod, _, _), size in metric.items() if pod == "two")
@@ -294,7 +294,7 @@ def test_mig_instances_with_two_compute_instances(stage: Stage) -> None:
     snapshot = daemon.until(lambda s: s if instances(s) == wanted else None, "three usages on two instances")
     assert {d["gpu_instance"]: d["memory_used_bytes"] for d in snapshot["devices"]} == {1: 5 * GiB, 7: GiB}
     assert all(closes(snapshot))
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     assert set(series(page, "device_memory_used_bytes", "gpu_instance")) == {("1",), ("7",)}
     assert {i for (i,) in series(page, "device_info", "gpu_instance")} == {"1", "7"}
 
@@ -302,7 +302,7 @@ def test_mig_instances_with_two_compute_instances(stage: Stage) -> None:
         return series(daemon.get("/metrics")[1], "device_sm_utilization_ratio", "gpu_instance")
 
     assert daemon.until(busy, "the second sample of GPM") == {("1",): 0.3, ("7",): 0.6}
-    alone = series(daemon.get("/metrics")[1], "container_sm_utilization_ratio", "pod", "gpu_instance")
+    alone = series(daemon.page(), "container_sm_utilization_ratio", "pod", "gpu_instance")
     assert alone == {("b", "7"): 0.6}
 
 
@@ -316,7 +316,7 @@ def test_two_generations_of_one_name_are_one_series(stage: Stage) -> None:
         return sorted(c["memory_used_bytes"] for c in snapshot["containers"]) == [GiB, 2 * GiB]
 
     daemon.until(summed, "both generations in the snapshot")
-    metric = series(daemon.get("/metrics")[1], "container_memory_used_bytes", *LABELS)
+    metric = series(daemon.page(), "container_memory_used_bytes", *LABELS)
     assert metric == {("db", "db-0", "main", stage.node.gpus[0].uuid): 3 * GiB}
 
 

@@ -90,6 +90,15 @@ class Daemon:
             with error:
                 return error.code, error.read().decode()
 
+    def page(self) -> str:
+        """A page of /metrics with the figures of a round: 3 intervals later they are withdrawn, here after 0.6 s."""
+
+        def there() -> str | None:
+            page = self.get("/metrics")[1]
+            return page if "\ngpusteward_gpu_up{" in page else None
+
+        return until(there, "a page with figures", self)
+
     def snapshot(self) -> dict[str, Any]:
         """The latest snapshot; waits for the first."""
 

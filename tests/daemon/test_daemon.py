@@ -132,7 +132,7 @@ def test_a_lost_gpu_leaves_the_other_working(node: FakeNode, start_daemon: Start
     daemon.until(lambda s: s["complete"], "two good GPUs")
     node.fail("*", 15, gpu=node.gpus[1].uuid)
     daemon.until(lambda s: not s["complete"], "the loss")
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     assert series(page, "gpu_up", "gpu") == {("0",): 1, ("1",): 0}
     assert set(series(page, "device_memory_used_bytes", "gpu")) == {("0",)}
     assert "gpu_lost" in daemon.log
@@ -156,7 +156,7 @@ def test_an_xid_is_heard_at_once_and_told(node: FakeNode, start_daemon: StartDae
     uuid = node.gpus[1].uuid
     daemon = start_daemon()
     daemon.until(lambda s: all(gpu["xid_errors"] == [] for gpu in s["gpus"]), "both GPUs to be listened to")
-    before = series(daemon.get("/metrics")[1], "gpu_xid_errors_total", "gpu", "xid")
+    before = series(daemon.page(), "gpu_xid_errors_total", "gpu", "xid")
     node.fail("*", 15, gpu=uuid)
     node.inject_xid(uuid, 79)
     node.inject_xid(uuid, 12345, times=3)
@@ -167,7 +167,7 @@ def test_an_xid_is_heard_at_once_and_told(node: FakeNode, start_daemon: StartDae
 
     errors = {one["xid"]: one for one in daemon.until(told, "four XIDs of a lost GPU")}
     assert errors[79]["meaning"] == "the GPU has fallen off the bus"
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     after = series(page, "gpu_xid_errors_total", "gpu", "xid")
     assert (before["1", "79"], after["1", "79"], after["0", "79"]) == (0, 1, 0), "increase() sees the first one"
     assert after["1", "12345"] == 3
@@ -409,7 +409,7 @@ def test_a_scrape_that_is_not_read_holds_up_no_round(node: FakeNode, start_daemo
         snapshot = daemon.until(lambda s: s if s["round"] >= blocked + 5 else None, "five more rounds")
         assert snapshot["complete"]
         assert daemon.get("/healthz") == (200, "ok\n")
-        assert series(daemon.get("/metrics")[1], "gpu_up", "gpu") == {("0",): 1, ("1",): 1}
+        assert series(daemon.page(), "gpu_up", "gpu") == {("0",): 1, ("1",): 1}
 
 
 @pytest.mark.fault(70)

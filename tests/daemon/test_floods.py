@@ -29,6 +29,7 @@ import pytest
 from daemon.floods import ATTACKS
 from daemon.memory_cell import anonymous, memory_cell
 from daemon.running import Daemon, until
+from patience import PATIENCE
 from scraped import series
 from serving.certificates import Authority
 
@@ -41,7 +42,7 @@ LONGEST = 1.2 * INTERVAL
 """Seconds between two rounds that the sampler plans at most."""
 SECONDS = 6.0
 MINUTE = 60.0
-PATIENCE = 5.0
+PROBED = 5.0
 """Seconds that the chart's probes wait."""
 IN_A_ROW = 3
 """Failed probes one after the other that make a pod unready. The chart lets six pass before a restart."""
@@ -52,8 +53,6 @@ What Python (3.11 to 3.13) logs if a client resets a connection that is closing,
 The second send, which only TLS makes (`resume_writing`), fails and plans the end of the connection. `_write_ready` then
 finds its buffer empty, and ends it at once. The planned end finds nothing left to end. It costs a line of the log.
 """
-BEGUN = 120.0
-"""Seconds for an attacker to begin, and to see the last rounds, on a machine that has much else to do."""
 GPUSTEWARD = Path(sys.executable).with_name("gpusteward")
 TLS = "cert_file: server.pem, key_file: server.key"
 WEB = {
@@ -76,7 +75,7 @@ def attacked(daemon: Daemon, names: Sequence[str], *, tls: bool) -> Iterator[Non
     words = [sys.executable, "-m", "daemon.floods", port, *names, *(["--tls"] if tls else [])]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as attacker:
-        stuck = threading.Timer(BEGUN, attacker.kill)
+        stuck = threading.Timer(PATIENCE, attacker.kill)
         stuck.start()
         try:
             assert attacker.stdout is not None and attacker.stdout.readline() == "begun\n"
@@ -99,7 +98,7 @@ class Client:
     def get(self, url: str) -> str:
         request = urllib.request.Request(url, headers={"Authorization": self.login})
         context = self.context if url.startswith("https") else None
-        with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=PROBED, context=context) as answer:
             return str(answer.read().decode())
 
     def passes(self, url: str) -> bool:
@@ -152,7 +151,7 @@ def survives(tmp_path: Path, web: str, names: Sequence[str], seconds: float) -> 
             began = time.monotonic()
             while time.monotonic() < began + seconds or (client.rounds() or 0) < enough:
                 assert daemon.process.poll() is None, f"ended; the kernel ended {cell.ended()}:\n{daemon.log[-2000:]}"
-                assert time.monotonic() < began + seconds + BEGUN, "the rounds do not go on"
+                assert time.monotonic() < began + seconds + PATIENCE, "the rounds do not go on"
                 most = max(most, anonymous(daemon.process.pid))
                 for probe in probes:
                     asked = time.monotonic()

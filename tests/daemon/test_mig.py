@@ -65,7 +65,7 @@ def test_without_the_capability_there_is_a_fault_and_no_number(node: FakeNode, s
     """The instance's usage is absent, never 0; log and check say what to do. GPU 0 is complete, and GPU 1 is seen."""
     daemon = start_daemon()
     snapshot = daemon.snapshot()
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     assert series(page, "device_memory_used_bytes", "gpu", "gpu_instance") == {("0", ""): GiB}
     assert ("1", "7") not in series(page, "device_memory_total_bytes", "gpu", "gpu_instance")
     assert series(page, "device_info", "gpu", "gpu_instance", "profile")[("1", "7", "1g.10gb")] == 1
@@ -84,7 +84,7 @@ def test_with_the_capability_all_is_told(node: FakeNode, start_daemon: StartDaem
     (tmp_path / "nvidia-caps" / f"nvidia-cap{MINOR}").touch()
     daemon = start_daemon()
     snapshot = daemon.snapshot()
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     assert series(page, "device_memory_used_bytes", "gpu", "gpu_instance") == {("0", ""): GiB, ("1", "7"): 3 * GiB}
     assert ("no_permission",) not in series(page, "rounds_incomplete_total", "reason")
     assert not [one for one in snapshot["faults"] if one["reason"] == "no_permission"]

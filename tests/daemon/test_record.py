@@ -161,7 +161,7 @@ def test_a_daemon_plays_what_was_recorded(tmp_path: Path, start_record: StartRec
         assert {pod["name"] for pod in snapshot["pods"]} <= {pod.name for pod in first.inventory.pods.values()}
         assert snapshot["containers"] and snapshot["limits"]
         assert daemon.get("/readyz")[0] == 200
-        used = series(daemon.get("/metrics")[1], "device_memory_used_bytes", "node", "uuid", "gpu_instance")
+        used = series(daemon.page(), "device_memory_used_bytes", "node", "uuid", "gpu_instance")
         assert {node for node, *_ in used} == {"test-node"}
         assert daemon.get("/")[0] == 200
     check = subprocess.run(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from driver.gpus import Kind
+from patience import PATIENCE
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Says:
         return sum(self.held.values())
 
 
-def until(condition: Callable[[], T | None], what: str, timeout: float = 10.0) -> T:
+def until(condition: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
     """Poll until the condition gives something true; TimeoutError names what was waited for."""
     deadline = time.monotonic() + timeout
     while True:
@@ -60,7 +61,7 @@ def until(condition: Callable[[], T | None], what: str, timeout: float = 10.0) -
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout} s for {what}")
-        time.sleep(0.002)
+        time.sleep(0.005)
 
 
 class Workload:
@@ -85,7 +86,7 @@ class Workload:
             return says
         raise WorkloadError(f"{self.name} has said nothing{self._last_words()}")
 
-    def ready(self, timeout: float = 10.0) -> Says:
+    def ready(self) -> Says:
         """Wait until the commands of its command line are done. WorkloadError when one failed."""
 
         def done() -> Says | None:
@@ -97,15 +98,15 @@ class Workload:
                 raise WorkloadError(f"{self.name}: {says.error if says else 'said nothing'}{self._last_words()}")
             return None
 
-        says = until(done, f"{self.name} to be ready", timeout)
+        says = until(done, f"{self.name} to be ready")
         if says.error:
             raise WorkloadError(f"{self.name}: {says.error}")
         return says
 
-    def command(self, line: str, timeout: float = 10.0) -> Says:
+    def command(self, line: str) -> Says:
         """Send one command and wait until it is done. WorkloadError when it was refused."""
         before = self.says()
-        self._send(line, timeout)
+        self._send(line)
 
         def answered() -> Says | None:
             gone = self._gone()
@@ -116,7 +117,7 @@ class Workload:
                 raise WorkloadError(f"{self.name} went away at {line!r}{self._last_words()}")
             return None
 
-        says = until(answered, f"{self.name} to do {line!r}", timeout)
+        says = until(answered, f"{self.name} to do {line!r}")
         if says.error:
             raise WorkloadError(f"{self.name}: {says.error}")
         return says
@@ -159,11 +160,11 @@ class Workload:
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, timeout: float = 10.0) -> int:
+    def wait(self) -> int:
         """The exit status, as subprocess gives it; reaps the process."""
         if self.process is None:
             raise WorkloadError(f"{self.name} is not a child of this process")
-        return self.process.wait(timeout)
+        return self.process.wait(PATIENCE)
 
     def close(self) -> None:
         """End the whole tree: a process group of its own, whose number is ours while a member lives."""
@@ -185,7 +186,7 @@ class Workload:
         raw["processes"] = {int(pid): size for pid, size in raw["processes"].items()}
         return Says(**raw)
 
-    def _send(self, line: str, timeout: float) -> None:
+    def _send(self, line: str) -> None:
         def opened() -> int | None:
             try:
                 return os.open(self._control, os.O_WRONLY | os.O_NONBLOCK)
@@ -196,7 +197,7 @@ class Workload:
                 raise WorkloadError(f"{self.name} has gone{self._last_words()}")
             return None
 
-        descriptor = until(opened, f"{self.name} to listen", timeout)
+        descriptor = until(opened, f"{self.name} to listen")
         try:
             os.write(descriptor, line.encode() + b"\n")
         finally:

@@ -148,7 +148,7 @@ class GuestRelease:
 
     def told(self, uid: str) -> list[Steps]:
         """Return what its journal says of a pod: the action of each decision that was asked for, and how that went."""
-        decisions: dict[str, list[Mapping[str, Any]]] = {}
+        decisions: dict[str, list[dict[str, Any]]] = {}
         for one in decided(self.journal()):
             decisions.setdefault(one["decision"], []).append(one)
         ours = [steps for steps in decisions.values() if steps[0].get("action", {}).get("pod_uid") == uid]
@@ -156,12 +156,20 @@ class GuestRelease:
 
     async def tells(self, uid: str, *wanted: Steps) -> None:
         """Wait until the journal says this of a pod."""
+        await self._until(uid, lambda told: told[: len(wanted)] == [*wanted], f"{wanted} in the journal")
 
+    async def ends(self, uid: str, action: str, result: str) -> None:
+        """Wait until an action on a pod ended so. An emulated node may need several: each has its deadlines."""
+        await self._until(
+            uid, lambda told: any((one[0], one[-1]) == (action, result) for one in told), f"{action} {result}"
+        )
+
+    async def _until(self, uid: str, condition: Callable[[list[Steps]], bool], what: str) -> None:
         async def written() -> bool:
-            return self.told(uid)[: len(wanted)] == [*wanted]
+            return condition(self.told(uid))
 
         try:
-            await until(written, f"{wanted} in the journal", 2 * PATIENCE)  # a grace and three refusals, emulated
+            await until(written, what, 2 * PATIENCE)  # a grace and its refusals, emulated
         except TimeoutError as error:
             error.add_note(f"{self.told(uid)}\n{self.log()}")
             raise

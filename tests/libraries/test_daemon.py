@@ -48,7 +48,7 @@ def test_two_vendors_on_one_node(node: tuple[Daemon, FakeLibrary, FakeLibrary]) 
     """Both are read; the driver of one may go or hang: that costs its own figures, neither the other's nor the end."""
     daemon, npu, _ = node
     daemon.snapshot()
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     used = series(page, "container_memory_used_bytes", "uuid", "pod", "container")
     assert used == {(NPU.uuid, "trainer", "main"): 5 * GiB, (f"MLU-{MLU.uuid}", "trainer", "main"): 3 * GiB}
     vendors = series(page, "gpu_info", "vendor", "pci_bus_id")
@@ -61,7 +61,7 @@ def test_two_vendors_on_one_node(node: tuple[Daemon, FakeLibrary, FakeLibrary]) 
         return up.get(("dcmi",)) == 0
 
     until(without_one, "the Ascend's source to be down", daemon)
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     assert series(page, "source_up", "source")["cndev",] == 1
     assert (f"MLU-{MLU.uuid}", "trainer") in series(page, "container_memory_used_bytes", "uuid", "pod")
 

@@ -41,7 +41,7 @@ def test_it_measures_answers_and_ends(fake_node: FakeNode, start_daemon: StartDa
     assert daemon.snapshot()["complete"]
     status = Path(f"/proc/{daemon.process.pid}/status").read_text()
     assert "Seccomp:\t2\n" in status
-    page = daemon.get("/metrics")[1]
+    page = daemon.page()
     assert len(series(page, "device_memory_used_bytes", "uuid")) == 2
     assert daemon.get("/readyz")[0] == 200
     assert daemon.stop()[0] == 0
