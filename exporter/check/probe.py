@@ -4,7 +4,7 @@ The preflight: asks each source of the daemon once.
 What comes in: the command line. What goes out: judged lines, in a fixed order. No fault of the node raises an
 exception.
 
-The rule: it uses the daemon's own code, asks all sources at once, and waits for each as long as the daemon does, for
+The rule: it uses the daemon's own code and asks all sources at once. It waits for each as long as the daemon does; for
 files of the host longer. A source that the config does not use is not asked. Nothing stays open: each socket and each
 driver is closed.
 """
