@@ -138,7 +138,9 @@ async def test_helm_test_says_why_no_daemon_runs(release: Release, stage: Stage,
 
     def tested() -> str:
         with pytest.raises(subprocess.CalledProcessError):
-            release.helm("test", f"--timeout={PATIENCE:.0f}s", wait=False)
+            release.helm("test", "--timeout=20s", wait=False)  # it waits so long, also where its pod has failed
+        failed = ("--for=jsonpath={.status.phase}=Failed", f"--timeout={PATIENCE:.0f}s")
+        release.bed.kubectl("-n", release.namespace, "wait", f"pod/{release.account}-test", *failed)
         return release.bed.kubectl("-n", release.namespace, "logs", f"{release.account}-test")
 
     given = values(stage.bed, image, {})
