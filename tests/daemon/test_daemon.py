@@ -83,7 +83,7 @@ def test_a_hanging_driver_delays_nothing(node: FakeNode, start_daemon: StartDaem
         page = daemon.get("/metrics")[1]
         return page if series(page, "gpu_up", "gpu") == {("0",): 0, ("1",): 0} else None
 
-    page = until(down, "both GPUs to be down", daemon)  # a round of 5 s is over six intervals old at its end
+    page = until(down, "both GPUs to be down", daemon)  # a round of 5 s is over three intervals old at its end
     assert series(page, "device_memory_used_bytes", "gpu") == {}, "what is not measured now is not exported"
     assert series(page, "rounds_incomplete_total", "reason")[("driver_hung",)] >= 1
     code, took = daemon.stop()
