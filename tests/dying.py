@@ -6,7 +6,9 @@ The other, `said`, has a line for each promise that was made before the death: `
 Law: `said` is written after the journal's call returned, so each promise in it had to be on disk. The calls to the
 kernel are real, and so is the kill.
 
-    python -m dying FOLDER
+    python -m dying FOLDER [EVERY]
+
+With EVERY it is killed at each third call, say, instead of each.
 """
 
 from __future__ import annotations
@@ -95,8 +97,8 @@ def live(folder: Path, life: int) -> None:
 
 def main() -> int:
     """Die at each step, and end with the life that reached the end of the story."""
-    folder = Path(sys.argv[1])
-    for life in range(1, 10_000):
+    folder, every = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    for life in range(1, 10_000, every):
         child = os.fork()
         if child == 0:
             code = 70

@@ -30,11 +30,21 @@ policy: {mode: enforce, warn_after: 15s, grace: 30s, hold_off: 10s, spacing: 3m}
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snapshot]]:
-    """Record four minutes of the simulated node, early rounds included; the snapshots of then with it."""
+    """Record the simulated node while anna's notebook is above its limit, early rounds included; the snapshots with it."""
     path = tmp_path_factory.mktemp("recording") / "node.jsonl.gz"
-    clock = SteppedClock(250.0)
-    node = SimulatedNode(clock.time, started_at=BEGINNING)
+    clock = SteppedClock(150.0)
+    node = SimulatedNode(lambda: clock.time() + 90, started_at=BEGINNING)
     return path, asyncio.run(record(path, node, clock))
+
+
+@pytest.fixture(scope="module")
+def minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record a minute of it, in which anna's notebook is above its limit."""
+    path = tmp_path_factory.mktemp("minute") / "node.jsonl"
+    clock = SteppedClock(60.0)
+    node = SimulatedNode(lambda: clock.time() + 100, started_at=BEGINNING)
+    asyncio.run(record(path, node, clock))
+    return path
 
 
 @pytest.fixture
@@ -102,34 +112,29 @@ def test_people_read_when_who_what_and_why(
     assert last.startswith(f"{len(snapshots)} rounds: dry run: 1 evict")
 
 
-def test_reasons_stand_there_in_words(
-    recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_reasons_stand_there_in_words(minute: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`--mode` counts instead of the file's mode, and the lines of held pods name it as the reason."""
-    path, _ = recording
-    assert replayed(path, "--config", config, "--mode", "observe") == 0
+    assert replayed(minute, "--config", config, "--mode", "observe") == 0
     out = capfd.readouterr().out
     assert "reason=mode (the mode does not allow it)" in out
     assert re.search(r"^\d+ rounds: no action was due; held: \d+ mode$", out.splitlines()[-1])
 
 
-def test_without_a_config_the_defaults_count(
-    recording: tuple[Path, list[Snapshot]], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_config_the_defaults_count(minute: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """They observe."""
-    assert replayed(recording[0], "--json") == 0
+    assert replayed(minute, "--json") == 0
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["mode"] for line in told if line["event"] == "mode"] == ["observe"]
     assert told[-1]["rehearsed"] == {}
 
 
 def test_rules_that_make_no_sense_at_the_pace_of_the_recording(
-    recording: tuple[Path, list[Snapshot]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    minute: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The config is good for its own interval; the recording has another one. Exit code 2, and what to write."""
     file = tmp_path / "fast.yaml"
     file.write_text("sampling: {interval: 200ms}\npolicy: {spacing: 1s}\n")
-    assert replayed(recording[0], "--config", file) == 2
+    assert replayed(minute, "--config", file) == 2
     err = capfd.readouterr().err
     assert err.startswith("gpusteward replay: policy.spacing: the rounds of ")
     assert "are 5s apart; expected a duration of at least one sampling.interval" in " ".join(err.split())
@@ -143,7 +148,7 @@ def test_rules_that_make_no_sense_at_the_pace_of_the_recording(
     ],
 )
 def test_a_config_that_cannot_be_meant(
-    recording: tuple[Path, list[Snapshot]],
+    minute: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     text: str,
@@ -152,17 +157,15 @@ def test_a_config_that_cannot_be_meant(
     """Exit code 2, with its place; nothing is replayed."""
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    assert replayed(recording[0], "--config", file) == 2
+    assert replayed(minute, "--config", file) == 2
     out, err = capfd.readouterr()
     assert (out, told in err) == ("", True), err
 
 
 @pytest.mark.parametrize("mode", ["kill", ""])
-def test_a_mode_that_nobody_knows(
-    recording: tuple[Path, list[Snapshot]], capfd: pytest.CaptureFixture[str], mode: str
-) -> None:
+def test_a_mode_that_nobody_knows(minute: Path, capfd: pytest.CaptureFixture[str], mode: str) -> None:
     """Exit code 2; the flag is named, and what it takes."""
-    assert replayed(recording[0], "--mode", mode) == 2
+    assert replayed(minute, "--mode", mode) == 2
     assert "--mode: expected off or observe or warn or dry-run or enforce" in capfd.readouterr().err
 
 
@@ -179,7 +182,7 @@ def test_two_policies_are_compared_on_one_recording(
     assert (a[:4], b[:4], len(a), len(b)) == ("  A ", "  B ", 100, 100)
     assert a.index("!") < b.index("!")
     (row,) = [line for line in out if line.startswith("team-vision/anna-notebook-0/notebook  ")]
-    assert row.split("  ")[-1] == "33 s later"
+    assert row.split("  ")[-1] == "35 s later"
     assert [line[:3] for line in out[-2:]] == ["A: ", "B: "]
     assert all(f"{len(snapshots)} rounds: dry run: 1 evict" in line for line in out[-2:])
 
@@ -235,14 +238,11 @@ def test_what_is_no_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_names_of_strangers_leave_the_terminal_alone(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    minute: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A recording may come from anywhere; no escape sequence of it reaches the terminal."""
     path = tmp_path / "node.jsonl"
-    clock = SteppedClock(60.0)
-    node = SimulatedNode(lambda: clock.time() + 100, started_at=BEGINNING)
-    asyncio.run(record(path, node, clock))
-    path.write_text(path.read_text().replace("anna-notebook-0", "anna\\u001b[2J"))
+    path.write_text(minute.read_text().replace("anna-notebook-0", "anna\\u001b[2J"))
     for settings in ((), ("--set", "policy.grace=60s")):
         assert replayed(path, *settings) == 0
         out = capfd.readouterr().out

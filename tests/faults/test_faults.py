@@ -177,11 +177,16 @@ def test_a_second_run_says_what_it_ran_and_leaves_the_rest(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mark", ["fault(0)", "fault(75)", "fault()", "fault(1, step='seen')", "fault('1')"])
-def test_a_mark_that_names_no_fault_is_refused(tmp_path: Path, mark: str) -> None:
+def test_a_mark_that_names_no_fault_is_refused(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
     """Wherever it stands: a fault that is not in the table cannot be shown."""
-    done = run(tmp_path, text=EXAMPLE.replace("fault(3)", mark))
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "names no faults" in done.stdout + done.stderr
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeini("[pytest]\nmarkers = fault(*rows): of a table\n")
+    pytester.makepyfile(EXAMPLE.replace("fault(3)", mark))
+    done = pytester.runpytest_inprocess("-p", "faults.plugin", "-p", "no:cacheprovider")
+    assert done.ret is pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines("*names no faults*")
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path, tests: Book) -> None:

@@ -11,6 +11,7 @@ from exporter.limits.loading import builtin
 from exporter.limits.offline import explain
 from exporter.objects.manifest import ManifestError, read
 from exporter.objects.pod_templates import pod_templates
+from pace import quick
 
 MIB, GIB = 2**20, 2**30
 SPEC = {"containers": [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpumem": 1024}}}]}
@@ -386,16 +387,17 @@ def nested(depth: int, core: str) -> str:
     return f'{{"kind": "Thing", "metadata": {{"name": "t"}}, "spec": {spec}}}'
 
 
+MANY = 10_000 if quick() else 50_000
 HOSTILE = {
-    "values": f'{{"kind": "Thing", "spec": [{",".join(["{}"] * 1_000_000)}]}}',
+    "values": f'{{"kind": "Thing", "spec": [{",".join(["{}"] * (20 * MANY))}]}}',
     "deep lists": f'{{"kind": "Thing", "spec": {"[" * 900}{"]" * 900}}}',
     "a deep kind": f'{{"kind": {"[" * 900}{"]" * 900}}}',
     "lists of lists": '{"kind": "List", "items": [' * 490 + "]}" * 490,
-    "broken templates": json.dumps({"kind": "T", "spec": [{"template": {"spec": {"containers": 5}}}] * 50_000}),
+    "broken templates": json.dumps({"kind": "T", "spec": [{"template": {"spec": {"containers": 5}}}] * MANY}),
     "a long name": json.dumps(
-        {"kind": "T", "metadata": {"name": "n" * 2**20}, "spec": [{"template": {"spec": {"containers": 5}}}] * 50_000}
+        {"kind": "T", "metadata": {"name": "n" * 2**20}, "spec": [{"template": {"spec": {"containers": 5}}}] * MANY}
     ),
-    "a long path": json.dumps({"kind": "T", "spec": {"k" * 2**20: [{"resources": {"limits": {"a/b": 1}}}] * 50_000}}),
+    "a long path": json.dumps({"kind": "T", "spec": {"k" * 2**20: [{"resources": {"limits": {"a/b": 1}}}] * MANY}}),
     "broken documents": "---\n[\n" * 5000,
     "too many documents": "---\n{}\n" * 10_001 + "---\n[",
 }
