@@ -17,7 +17,14 @@ from hypothesis import settings
 import enum_reprs
 from exporter.rounds.logs import printable
 
-pytest_plugins = ["driver.fixtures", "containers.fixtures", "daemon.fixtures", "faults.plugin", "terse_reports", "pytester"]
+pytest_plugins = [
+    "driver.fixtures",
+    "containers.fixtures",
+    "daemon.fixtures",
+    "faults.plugin",
+    "terse_reports",
+    "pytester",
+]
 
 EXAMPLES = 25
 """Of Hypothesis, for each property in `make check`; in `make test` they are 100, or as many as a test says."""

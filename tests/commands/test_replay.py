@@ -30,7 +30,7 @@ policy: {mode: enforce, warn_after: 15s, grace: 30s, hold_off: 10s, spacing: 3m}
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snapshot]]:
-    """Record the simulated node while anna's notebook is above its limit, early rounds included; the snapshots with it."""
+    """Record the simulated node while anna's notebook is above its limit, with early rounds; the snapshots with it."""
     path = tmp_path_factory.mktemp("recording") / "node.jsonl.gz"
     clock = SteppedClock(150.0)
     node = SimulatedNode(lambda: clock.time() + 90, started_at=BEGINNING)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from faults.marking import showing
 from faults.plugin import COLLECTED, FILES
 from faults.rows import FAULTS, Step
 
+Run = Callable[..., pytest.RunResult]
 ROOT = Path(__file__).parents[2]
 SOURCES = [file.read_text() for half in ("exporter", "enforcer") for file in (ROOT / half).rglob("*.py")]
 SOURCES += [f'"{name}"' for name in re.findall(r"alert: (\w+)", (ROOT / "alerts" / "policy.yaml").read_text())]
@@ -133,22 +135,28 @@ def test_of_nothing(): pass
 """
 
 
-def run(folder: Path, *words: str, text: str = EXAMPLE) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run pytest on a file of its own, with our plugin alone."""
-    (folder / "test_it.py").write_text(text)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = fault(*rows): of a table\n")
-    plugins = ("-p", "faults.plugin", *(("-p", "xdist") if "-n" in words else ()), "-p", "no:cacheprovider")
-    command = [sys.executable, "-m", "pytest", "-q", *plugins, *words]
-    env = {"PYTHONPATH": str(ROOT / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
+    pytester.makeini("[pytest]\nmarkers = fault(*rows): of a table\n")
+
+    def run_(*words: str, text: str = EXAMPLE) -> pytest.RunResult:
+        pytester.makepyfile(test_it=text)
+        mine = ("--rootdir", pytester.path, "-p", "no:cacheprovider", "-p", "faults.plugin")
+        if "-n" in words:
+            return pytester.runpytest_subprocess(*mine, "-p", "xdist", *words)
+        return pytester.runpytest_inprocess(*mine, *words)
+
+    return run_
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one", "workers"])
-def test_a_run_keeps_book(tmp_path: Path, workers: tuple[str, ...]) -> None:
+def test_a_run_keeps_book(tmp_path: Path, run: Run, workers: tuple[str, ...]) -> None:
     """How each marked test ended, its set-up and its end included; alone and with workers."""
     book = tmp_path / "book.json"
-    done = run(tmp_path, "--faults", str(book), *workers)
-    assert done.returncode == 1, done.stderr
+    assert run("--faults", str(book), *workers).ret is pytest.ExitCode.TESTS_FAILED
     ended = {test.partition("::")[2]: (kept.ended, kept.rows) for test, kept in read(book).items() if kept.rows}
     assert ended == {
         "test_good": (Ended.PASSED, (1, 2)),
@@ -159,12 +167,12 @@ def test_a_run_keeps_book(tmp_path: Path, workers: tuple[str, ...]) -> None:
     }
 
 
-def test_a_second_run_says_what_it_ran_and_leaves_the_rest(tmp_path: Path) -> None:
+def test_a_second_run_says_what_it_ran_and_leaves_the_rest(tmp_path: Path, run: Run) -> None:
     """The two halves of `make test` write one book; what a run did not come to is what it was, or is collected."""
     book = tmp_path / "book.json"
-    run(tmp_path, "--faults", str(book), "-k", "good")
+    run("--faults", str(book), "-k", "good")
     assert {kept.ended for test, kept in read(book).items() if "good" not in test} == {Ended.COLLECTED}
-    run(tmp_path, "--faults", str(book), "-k", "not good")
+    run("--faults", str(book), "-k", "not good")
     assert {test.partition("::")[2]: kept.ended for test, kept in read(book).items() if kept.rows} == {
         "test_good": Ended.PASSED,
         "test_bad": Ended.FAILED,
@@ -172,19 +180,14 @@ def test_a_second_run_says_what_it_ran_and_leaves_the_rest(tmp_path: Path) -> No
         "test_not_here": Ended.SKIPPED,
         "test_some[one]": Ended.PASSED,
     }
-    run(tmp_path, "--faults", str(book), "-k", "good", text=EXAMPLE.replace("test_good(): pass", "test_good(): 1 / 0"))
+    run("--faults", str(book), "-k", "good", text=EXAMPLE.replace("test_good(): pass", "test_good(): 1 / 0"))
     assert read(book)["test_it.py::test_good"].ended is Ended.FAILED
 
 
 @pytest.mark.parametrize("mark", ["fault(0)", "fault(75)", "fault()", "fault(1, step='seen')", "fault('1')"])
-def test_a_mark_that_names_no_fault_is_refused(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mark: str
-) -> None:
+def test_a_mark_that_names_no_fault_is_refused(run: Run, mark: str) -> None:
     """Wherever it stands: a fault that is not in the table cannot be shown."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makeini("[pytest]\nmarkers = fault(*rows): of a table\n")
-    pytester.makepyfile(EXAMPLE.replace("fault(3)", mark))
-    done = pytester.runpytest_inprocess("-p", "faults.plugin", "-p", "no:cacheprovider")
+    done = run(text=EXAMPLE.replace("fault(3)", mark))
     assert done.ret is pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines("*names no faults*")
 

@@ -4,9 +4,9 @@ Plays a scene: the program's own parsers, accounts, limits and policy, round aft
 A scene comes in. How each device is shared, each limit, and what the policy did about each pod go out.
 
 The rule: only time and the node's borders are made up (`systems.world`). The policy runs with the defaults of the
-config and `mode: enforce`; each namespace consents unless the scene says otherwise. The daemon has watched this node
-for long, and its last change of version, rules or drivers is settled. Second 0 is when the processes of the scene
-begin.
+config and `mode: enforce`; in `make check` alone, rounds are 10 s apart. Each namespace consents unless the scene says
+otherwise. The daemon has watched this node for long, and its last change of version, rules or drivers is settled.
+Second 0 is when the processes of the scene begin.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from enforcer.policy.decide import decide
 from enforcer.policy.history import Moment, Result, Standing, Verdict
@@ -28,10 +27,13 @@ from exporter.config.loading import combine
 from exporter.daemon import limiting_of
 from exporter.model import Device, Limit, Snapshot
 from exporter.rounds.sampler import Beat, Sampler
+from pace import quick
 from policy.scenes import settled
 from systems.book import SceneRow
 from systems.world import NODE, World, inventory_of
 
+INTERVAL = "10s" if quick() else "5s"
+"""Between rounds; 5 s is the default. Rounds are most of what a scene costs."""
 LONGEST = 900.0
 """Seconds of a scene after which the last verdict counts."""
 QUIET = 4
@@ -96,14 +98,14 @@ def rules_and_config(text: str) -> tuple[Rules, Config]:
     return rules_of(config), config
 
 
-def play(scene: SceneRow) -> Played:
+def play(scene: SceneRow, interval: str = INTERVAL) -> Played:
     """Play a scene to its end."""
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_play(scene, Path(folder)))
+        return asyncio.run(_play(scene, interval, Path(folder)))
 
 
-async def _play(scene: SceneRow, folder: Path) -> Played:
-    rules, config = rules_and_config(_config(scene))
+async def _play(scene: SceneRow, interval: str, folder: Path) -> Played:
+    rules, config = rules_and_config(_config(scene, interval))
     world = World(scene, folder / "proc")
     with inventory_of(world, folder) as inventory:
         running = asyncio.ensure_future(inventory.run())
@@ -177,9 +179,9 @@ def _worst(verdict: Verdict) -> dict[Key, Standing]:
     return worst
 
 
-def _config(scene: SceneRow) -> str:
-    config: dict[str, Any] = {**scene.config, "policy": {**scene.config.get("policy", {}), "mode": "enforce"}}
-    return json.dumps(config)
+def _config(scene: SceneRow, interval: str) -> str:
+    policy = {**scene.config.get("policy", {}), "mode": "enforce"}
+    return json.dumps({"sampling": {"interval": interval}, **scene.config, "policy": policy})
 
 
 def _moment(world: World) -> Moment:

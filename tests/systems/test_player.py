@@ -25,14 +25,14 @@ def _book(folder: Path, text: str) -> Path:
 
 def test_an_action_is_timed_from_the_moment_at_which_the_processes_began() -> None:
     """15 s until the warning, 120 s of grace, and no hold-off: nothing of the daemon has changed for long."""
-    assert play(_scene("hami-nvidia")).acted == {("trainer", "main"): Acted("evict", 135.0)}
+    assert play(_scene("hami-nvidia"), "5s").acted == {("trainer", "main"): Acted("evict", 135.0)}
 
 
 def test_a_process_that_grows_later_is_acted_on_later() -> None:
     scene = _scene("hami-nvidia")
     grown, *others = scene.processes
     grows = msgspec.structs.replace(grown, memory={"0s": "8Gi", "60s": "24Gi"})
-    played = play(msgspec.structs.replace(scene, processes=[grows, *others]))
+    played = play(msgspec.structs.replace(scene, processes=[grows, *others]), "5s")
     assert played.acted == {("trainer", "main"): Acted("evict", 195.0)}
 
 
