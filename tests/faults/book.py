@@ -95,9 +95,13 @@ def step_of(test: str) -> Step:
 
 def missing(book: Mapping[str, Kept]) -> Iterator[str]:
     """Say of each fault which of its steps no test showed that passed, and which tests would have."""
+    shown: dict[tuple[int, Step], dict[str, Ended]] = defaultdict(dict)
+    for test, one in book.items():
+        for number in one.rows:
+            shown[number, step_of(test)][test] = one.ended
     for number, row in FAULTS.items():
         for step in row.steps:
-            tests = {test: one.ended for test, one in book.items() if number in one.rows and step_of(test) is step}
+            tests = shown[number, step]
             if Ended.PASSED not in tests.values():
                 would = ", ".join(f"{test} ({ended})" for test, ended in tests.items()) or "no test of it was collected"
                 yield f"{number}. {row.fault}: not shown as {step}: {would}"
