@@ -44,9 +44,11 @@ class Steps:
     A clock that steps from one sleeper's end to the next one's, once in two real milliseconds at most.
 
     Requests to the played server take real time: a clock that each sleeper moved on would let minutes pass meanwhile.
+    A step is at least `least` seconds long: a test that waits for minutes lets a loop that looks each second come late.
     """
 
     def __init__(self) -> None:
+        self.least = 0.0
         self.now = 1000.0
         self._ends: list[float] = []
         self._stepped = 0.0
@@ -65,7 +67,7 @@ class Steps:
                 await asyncio.sleep(0.002)
                 real = asyncio.get_running_loop().time()
                 if real - self._stepped >= 0.002:
-                    self.now, self._stepped = max(self.now, min(self._ends)), real
+                    self.now, self._stepped = max(self.now + self.least, min(self._ends)), real
         finally:
             self._ends.remove(end)
 
@@ -340,6 +342,7 @@ async def test_the_policys_own_no_and_nothing_else_arms(tmp_path: Path, code: in
     """Asked again and again while it is not there; with its no, mode enforce."""
     stage = Stage(tmp_path, UNHURRIED)
     stage.code, stage.body = code, body
+    stage.clock.least = 10.0
     async with arming(tmp_path, admission=OWN, stage=stage):
         await until(lambda: len(stage.posted) >= 3)
         assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN}
