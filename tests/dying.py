@@ -8,7 +8,7 @@ kernel are real, and so is the kill.
 
     python -m dying FOLDER [EVERY]
 
-With EVERY it is killed at each third call, say, instead of each.
+EVERY is 1 if it is not given; 3 leaves out two of three deaths.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def live(folder: Path, life: int) -> None:
 
 
 def main() -> int:
-    """Die at each step, and end with the life that reached the end of the story."""
+    """Die at each step, or each `EVERY`th one; the last life reaches the end of the story."""
     folder, every = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
     for life in range(1, 10_000, every):
         child = os.fork()

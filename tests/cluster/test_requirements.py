@@ -10,7 +10,6 @@ import pytest
 
 from cluster import build, install, requirements
 
-TESTS = Path(__file__).parents[1]
 PROGRAM = "#!/bin/sh\n"
 
 

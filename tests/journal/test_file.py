@@ -130,12 +130,12 @@ def test_what_others_could_have_made_is_refused(path: Path, prepare: Callable[[P
 
 
 EVERY = 3 if quick() else 1
-"""Of the calls to the kernel each third kills in `make check`: so a death before a call follows one after a call."""
+"""Which moments before and after a call are played: each, or each third. Three is odd, so that both kinds are."""
 
 
 @pytest.fixture(scope="module")
 def graves() -> Iterator[list[Path]]:
-    """Daemons killed at each step of the same story; in memory, because a kill does not ask what is on disk."""
+    """Daemons killed at steps of the same story (`EVERY`); in memory, because a kill does not ask what is on disk."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         subprocess.run([sys.executable, "-m", "dying", folder, str(EVERY)], check=True, env=ENV, timeout=PATIENCE)

@@ -44,7 +44,7 @@ class Steps:
     A clock that steps from one sleeper's end to the next one's, once in two real milliseconds at most.
 
     Requests to the played server take real time: a clock that each sleeper moved on would let minutes pass meanwhile.
-    A step is at least `least` seconds long: a test that waits for minutes lets a loop that looks each second come late.
+    Each step is at least `least` seconds long. A test that waits for minutes takes few steps so.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,8 @@ BEGINNING = 1_760_000_000.0
 STEP = 4 if quick() else 1
 EACH = range(160 if quick() else 481)
 SECONDS = sorted({*EACH, *range(0, 481, STEP), 333, 343})
-"""In these all that recurs comes at least once, and the notebook that grows comes twice."""
+"""In these all that recurs comes at least once, and the notebook that grows comes twice. `make check` plays each second
+of `EACH`, then each fourth, and two that a test names."""
 
 
 class Clock:
@@ -93,7 +94,7 @@ def held(snapshot: Snapshot, pod: str) -> int:
 
 @pytest.fixture(scope="module")
 def heard() -> Mapping[int, Answers]:
-    """Eight minutes, asked each second (in `make check` at last each fourth)."""
+    """Eight minutes, asked at each of `SECONDS`."""
 
     async def ask() -> dict[int, Answers]:
         return {second: await answers(second) for second in SECONDS}
@@ -103,7 +104,7 @@ def heard() -> Mapping[int, Answers]:
 
 @pytest.fixture(scope="module")
 def film() -> Mapping[int, Snapshot]:
-    """Eight minutes, a round each second (in `make check` at last each fourth)."""
+    """Eight minutes, a round at each of `SECONDS`."""
     return dict(zip(SECONDS, rounds(SECONDS), strict=True))
 
 
