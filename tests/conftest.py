@@ -22,6 +22,7 @@ pytest_plugins = [
     "containers.fixtures",
     "daemon.fixtures",
     "faults.plugin",
+    "heavy_files",
     "terse_reports",
     "pytester",
 ]

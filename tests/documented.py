@@ -114,6 +114,5 @@ def in_sentences() -> Iterator[Command]:
 def commands() -> list[Command]:
     """Each command that a reader could paste: of a page first those of its blocks."""
     said = (one for one in in_sentences() if re.match(r"(kubectl|helm) \S+ ", one.text))
-    return sorted(
-        [*written(), *said], key=lambda one: ([name(page) for page in PAGES].index(one.page), one.block is None)
-    )
+    place = {name(page): number for number, page in enumerate(PAGES)}
+    return sorted([*written(), *said], key=lambda one: (place[one.page], one.block is None))

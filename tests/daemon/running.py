@@ -56,6 +56,7 @@ class Daemon:
             text=True,
         )
         self.lines: list[str] = []
+        self._url = ""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -78,7 +79,8 @@ class Daemon:
             found = re.search(r'"url": "([^"]+)"', self.log)
             return found[1] if found else None
 
-        return until(said, "the daemon to listen", self)
+        self._url = self._url or until(said, "the daemon to listen", self)
+        return self._url
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Status and body of one request."""
@@ -145,9 +147,10 @@ class Daemon:
 
 def until(condition: Callable[[], T | None], what: str, daemon: Daemon, within: float = PATIENCE) -> T:
     """Poll until the condition gives something true; else fail, with what was awaited and what the daemon wrote."""
-    deadline = time.monotonic() + within
+    began = time.monotonic()
     while True:
         if found := condition():
             return found
-        assert time.monotonic() < deadline, f"waited {within} s for {what}; the daemon wrote:\n{daemon.log}"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < within, f"waited {within} s for {what}; the daemon wrote:\n{daemon.log}"
+        time.sleep(min(0.02 + waited / 20, 0.1))  # what takes long is looked for less often: two cores are shared

@@ -158,11 +158,10 @@ class GuestRelease:
         """Wait until the journal says this of a pod."""
         await self._until(uid, lambda told: told[: len(wanted)] == [*wanted], f"{wanted} in the journal")
 
-    async def ends(self, uid: str, action: str, result: str) -> None:
-        """Wait until an action on a pod ended so. An emulated node may need several: each has its deadlines."""
-        await self._until(
-            uid, lambda told: any((one[0], one[-1]) == (action, result) for one in told), f"{action} {result}"
-        )
+    async def ends(self, uid: str, action: str, *results: str) -> None:
+        """Wait until an action on a pod ended in one of these. An emulated node may need several actions."""
+        wanted = {(action, result) for result in results}
+        await self._until(uid, lambda told: any((one[0], one[-1]) in wanted for one in told), f"one of {wanted}")
 
     async def _until(self, uid: str, condition: Callable[[list[Steps]], bool], what: str) -> None:
         async def written() -> bool:
