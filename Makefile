@@ -56,15 +56,15 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
-	@# Two at a time, as there are two cores: a virtual machine beside charts, containers and Prometheus; then two files
+	@# A virtual machine, which takes one core; beside it first charts, containers and Prometheus, then two files at a time
 	@# that start a daemon or a cluster. Three left a daemon less than it needs to keep its own deadlines, and so did two
 	@# of those in tests/heavy_files.py.
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py \
 	    > $(BESIDE) 2>&1 & beside=$$!; code=0; \
 	  $(BIN)/pytest -p no:cacheprovider -m "not daemon and not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) \
-	    || code=$$?; wait $$beside || code=$$?; cat $(BESIDE); \
+	    || code=$$?; \
 	  $(BIN)/pytest -m "(daemon or cluster) and not hosts" -n 2 --dist loadfile --no-loadscope-reorder --durations=25 \
-	    --faults=$(SHOWN) || code=$$?; exit $$code
+	    --faults=$(SHOWN) || code=$$?; wait $$beside || code=$$?; cat $(BESIDE); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
 test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; more than `test` does there

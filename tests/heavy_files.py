@@ -23,7 +23,6 @@ HEAVY = [
     "cluster/test_enforce_workloads.py",
     "daemon/test_floods.py",
 ]
-"""In the order in which they run, before all others: together they take longest."""
 
 
 def group(file: str) -> str:
@@ -42,9 +41,3 @@ class OneHeavyAtATime(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """Schedule so where whole files are asked for."""
     return OneHeavyAtATime(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the heavy files first; the others stay as they are."""
-    place = {TESTS / name: number for number, name in enumerate(HEAVY)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))

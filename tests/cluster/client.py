@@ -204,8 +204,8 @@ async def until(condition: Callable[[], Awaitable[T | None]], what: str, within:
     """
     Ask until the answer is true, and return it. Raises TimeoutError with what was awaited, and the last answer.
 
-    What takes long is asked for less often, and a question never takes more than a third of the time: an emulated node
-    that was asked again at once had little left for what was awaited.
+    What takes long is asked for less often, and after a long question there is a pause: an emulated node that was asked
+    again at once had little time left for what was awaited.
     """
     began = time.monotonic()
     while True:
@@ -216,4 +216,4 @@ async def until(condition: Callable[[], Awaitable[T | None]], what: str, within:
         now = time.monotonic()
         if now > began + within:
             raise TimeoutError(f"after {within:.0f} s not yet: {what} (last answer: {answer!r})")
-        await asyncio.sleep(max(0.1, min((now - began) / 20, 1.0), 2 * (now - asked)))
+        await asyncio.sleep(max(0.1, min((now - began) / 20, 1.0), min(2 * (now - asked), 5.0)))

@@ -50,6 +50,12 @@ async def static(bed: GuestBed, workloads: Workloads) -> AsyncIterator[str]:
     bed.guest.run("rm", "/etc/static-pods/static.json")
 
 
+async def test_check_passes_in_the_daemons_own_pod(release: GuestRelease) -> None:
+    """`gpusteward check` passes beside the daemon, and knows how much of the cgroups it sees."""
+    release.helm("install", values=values({}))
+    assert "cgroup v2, a private cgroup namespace" in await release.check()
+
+
 async def test_each_kind_of_pod_has_its_bytes(
     release: GuestRelease, workloads: Workloads, profile: Object, static: str
 ) -> None:
