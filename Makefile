@@ -57,8 +57,7 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
 	@# A virtual machine, which takes one core; beside it first charts, containers and Prometheus, then two files at a time
-	@# that start a daemon or a cluster. Three left a daemon less than it needs to keep its own deadlines, and so did two
-	@# of those in tests/heavy_files.py.
+	@# that start a daemon or a cluster. Three were no faster: no core was idle, and the kubelet answered too late.
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py \
 	    > $(BESIDE) 2>&1 & beside=$$!; code=0; \
 	  $(BIN)/pytest -p no:cacheprovider -m "not daemon and not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) \

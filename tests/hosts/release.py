@@ -50,7 +50,7 @@ def values(policy: Mapping[str, object], **more: object) -> Object:
         "nvml": {"access": "hostPath", "hostPath": {"library": LIBRARY, "privileged": False}},
         "extraVolumes": [{"name": "fake-nvml", "hostPath": {"path": STATE}}],
         "extraVolumeMounts": [{"name": "fake-nvml", "mountPath": STATE}],
-        "config": {**({"sampling": {"interval": "2s"}} if policy else {}), "policy": {**TIMES, **policy}},
+        "config": {"sampling": {"interval": "2s" if policy else "5s"}, "policy": {**TIMES, **policy}},
         **more,
     }
 
