@@ -4,7 +4,7 @@ Which files of tests never run beside each other, when `pytest -n` runs several 
 In: tests by their ids, with `--dist loadfile`. Out: the file, or the group of files, that one worker runs as a whole.
 
 The rule: the files below keep two cores busy, with a daemon for each story or with a flood. A flood that ran beside the
-crash stories failed once, and never in ten runs beside other work. All other files mostly wait.
+crash stories failed once, and not in six runs beside other work. All other files mostly wait.
 """
 
 from __future__ import annotations
