@@ -143,7 +143,7 @@ class Arming:
             (Reason.NOT_OWNER, self._owner.take_lock),
             (Reason.JOURNAL, partial(self._owner.open_journal, rules)),
         ):
-            why = await asyncio.to_thread(get)
+            why = await get()
             self._missing.take(reason, why)
             if why:
                 return False

@@ -95,7 +95,7 @@ class Fences:
             self._left_at = None
             return
         try:
-            if await asyncio.to_thread(owner.take_lock) or await asyncio.to_thread(owner.open_journal, rules):
+            if await owner.take_lock() or await owner.open_journal(rules):
                 return
             fencing = Fencing(self._limits, self._leaves, owner.writer(lambda _: None))
             await fencing.keep(lambda _: f"the mode is {rules.mode}", lambda _: None)

@@ -3,10 +3,12 @@ The right to act on this node: its lock, and a journal that can be written.
 
 What comes in: the journal's path. What goes out: an open journal, or why there is none.
 
-The rule: the lock comes first, and the journal is open only while the lock is held.
+The rule: the lock comes first, and the journal is open only while the lock is held. Nothing is taken after `release`.
 """
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from enforcer.journal import file as journal_file
@@ -17,15 +19,22 @@ from enforcer.policy.rules import Rules
 
 
 class Ownership:
-    """Lock and journal. `take_lock` and `open_journal` block for some files' time."""
+    """Lock and journal."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal: JournalFile | None = None
         self._lock: lock.Lock | None = None
 
-    def take_lock(self) -> str:
+    async def take_lock(self) -> str:
         """Take the lock, unless it is held; say why not."""
+        return await _to_its_end(self._take_lock)
+
+    async def open_journal(self, rules: Rules) -> str:
+        """Open the journal, unless it is open; say why not."""
+        return await _to_its_end(partial(self._open_journal, rules))
+
+    def _take_lock(self) -> str:
         if self._lock is None:
             path = self.path.with_name(f"{self.path.name}.lock")
             try:
@@ -36,8 +45,7 @@ class Ownership:
                 return f"{path} is held by {lock.holder(path) or 'another daemon'}"
         return ""
 
-    def open_journal(self, rules: Rules) -> str:
-        """Open the journal, unless it is open; say why not."""
+    def _open_journal(self, rules: Rules) -> str:
         if self.journal is None:
             try:
                 self.journal = journal_file.opened(self.path, rules)
@@ -71,3 +79,13 @@ class Ownership:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+async def _to_its_end(work: Callable[[], str]) -> str:
+    """Do it in a thread. A cancelled caller waits for the thread first, so that it can release what was taken."""
+    thread = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await asyncio.wait([thread])
+        raise
