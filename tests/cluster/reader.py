@@ -166,19 +166,35 @@ class Reader:
             lines = map(json.loads, (self.bed.folder / "gpusteward/journal").read_text().splitlines())
             text = text.replace("0a1b…", next(one["decision"] for one in lines if one["record"] == "intent"))
         if text == "gpusteward top":  # on the node itself, which has no network of its own here
-            address = self.bed.kubectl("-n", "gpusteward", "get", "pods", "-o=jsonpath={.items[0].status.podIP}")
-            text = f"GPUSTEWARD_URL=http://{address}:9478 {text}"
+            text = f"GPUSTEWARD_URL=http://{self._daemon('{.status.podIP}')}:9478 {text}"
         return text
 
     def _restart(self) -> None:
-        """End the daemon as a driver upgrade does; the kubelet starts its container anew."""
-        uid = self.bed.kubectl("-n", "gpusteward", "get", "pods", "-o=jsonpath={.items[0].metadata.uid}")
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if uid in (folder / "cgroup").read_text() and b"gpusteward\0run" in (folder / "cmdline").read_bytes():
-                    os.kill(int(folder.name), signal.SIGTERM)
-        anew = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"
-        self.bed.kubectl("-n", "gpusteward", "wait", anew, "pods", "--all", f"--timeout={PATIENCE:.0f}s")
+        """
+        End the daemon as a driver upgrade does; the kubelet starts its container anew, and keeps the log.
+
+        Each minute the kubelet removes all but one of a container's dead ones. One that is created and not yet started
+        counts as dead (evictableContainers in kuberuntime_gc.go). If the log was lost so, the daemon is ended again.
+        """
+        kept = ""
+        while not kept:
+            self._await("condition=Ready")
+            uid, count = self._daemon("{.metadata.uid} {.status.containerStatuses[0].restartCount}").split()
+            for folder in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    ours = uid in (folder / "cgroup").read_text()
+                    if ours and b"gpusteward\0run" in (folder / "cmdline").read_bytes():
+                        os.kill(int(folder.name), signal.SIGTERM)
+            self._await(f"jsonpath={{.status.containerStatuses[0].restartCount}}={int(count) + 1}")
+            kept = self._daemon("{.status.containerStatuses[0].lastState.terminated}")
+
+    def _await(self, condition: str) -> None:
+        within = f"--timeout={PATIENCE:.0f}s"
+        self.bed.kubectl("-n", "gpusteward", "wait", f"--for={condition}", "pods", "--all", within)
+
+    def _daemon(self, path: str) -> str:
+        """Read something of the daemon's pod, of which there is one."""
+        return self.bed.kubectl("-n", "gpusteward", "get", "pods", f"-o=jsonpath={{range .items[*]}}{path}{{end}}")
 
     def _daemons(self) -> str:
         shown = self.bed.kubectl("-n", "gpusteward", "describe", "pods")

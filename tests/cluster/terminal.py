@@ -49,8 +49,13 @@ class Terminal:
         self.close()
 
     def run(self, command: str, good: Callable[[Done], bool], *, again: bool) -> Done:
-        """Run a command until it is good, and return the last look. `again`: one that ended and is not is run anew."""
+        """
+        Run a command until it is good, and return the last look. `again`: one that ended and is not is run anew.
+
+        When the time is over, the last run that ended is returned: it says more than one that has just begun.
+        """
         deadline = time.monotonic() + PATIENCE
+        ended: Done | None = None
         while True:
             process, output = self._start(command)
             while True:
@@ -59,10 +64,14 @@ class Terminal:
                 if good(done) or late or done.code is not None:
                     break
                 time.sleep(PAUSE / 10)
-            if done.code is not None and "&" not in command:  # nothing of it is left
-                self._started.remove(process)
-            if good(done) or late or not again:
+            if done.code is not None:
+                ended = done
+                if "&" not in command:  # nothing of it is left
+                    self._started.remove(process)
+            if good(done) or not again:
                 return done
+            if late:
+                return ended or done
             time.sleep(PAUSE)
 
     def interrupt(self) -> None:
