@@ -8,6 +8,7 @@ or a log line. Law: what is only hashed or sorted, and what a test itself writes
 import linecache
 import sys
 from enum import Enum, IntEnum, StrEnum
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,10 +34,19 @@ def forbid() -> None:
 
 def _watched(self: Enum) -> str:
     frame = sys._getframe(1)
-    while frame.f_back is not None and any(part in frame.f_code.co_filename for part in BETWEEN):
+    while frame.f_back is not None and _between(frame.f_code.co_filename):
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    hashed = (Path(file).name, frame.f_code.co_name) in HASHED
-    if file.startswith(OURS) and not hashed and SORTED not in linecache.getline(file, frame.f_lineno):
-        raise EnumReprError(f"{file}:{frame.f_lineno}: a message has the repr {_python(self)}")
+    if _is_message(frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno):
+        raise EnumReprError(f"{frame.f_code.co_filename}:{frame.f_lineno}: a message has the repr {_python(self)}")
     return _python(self)
+
+
+@cache
+def _between(file: str) -> bool:
+    return any(part in file for part in BETWEEN)
+
+
+@cache
+def _is_message(file: str, function: str, line: int) -> bool:
+    hashed = (Path(file).name, function) in HASHED
+    return file.startswith(OURS) and not hashed and SORTED not in linecache.getline(file, line)
