@@ -3,13 +3,14 @@ The journal for the acting half: each record is written beside the event loop, a
 
 What comes in: records. What goes out: nothing; a call returns when its record is on the disk.
 
-The rule: a record that must be on the disk first raises if it is not. The record of an end is best effort.
+The rule: a record that must be on the disk first raises if it is not. The record of an end is best effort. A write that
+has begun is finished before the journal is closed.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from enforcer.actions.fence.fences import Fence
@@ -19,6 +20,7 @@ from enforcer.journal.fold import changes
 from enforcer.journal.records import Acked, Ended, Fenced, Intent, Planned, Record, Sent, Unfenced, digest
 from enforcer.policy.history import Action, History, Result
 from enforcer.policy.holder import CaseKey
+from exporter.base.threads import to_its_end
 
 
 class Journal(Protocol):
@@ -73,7 +75,7 @@ class JournalWriter:
 
     async def _must(self, *records: Record) -> None:
         try:
-            await asyncio.to_thread(self.file.append, *records)
+            await to_its_end(partial(self.file.append, *records))
         except OSError as error:
             self.lost(str(error))
             raise

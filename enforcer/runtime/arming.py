@@ -179,6 +179,8 @@ class Arming:
                     task.cancel()
         finally:
             self._decider.disarm()
+            while not changes.empty():  # a breaker that opened last is open for the next daemon, too
+                await writer.note(*changes.get_nowait())
             self._owner.close_journal()
 
     def _executor(

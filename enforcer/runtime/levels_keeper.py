@@ -9,6 +9,7 @@ then begin at 0.
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from enforcer.journal import levels_file
 from enforcer.runtime.decider import Decider
 from exporter.base.clock import Clock
+from exporter.base.threads import to_its_end
 
 log = structlog.get_logger()
 
@@ -40,12 +42,13 @@ class LevelsKeeper:
                 await self._clock.sleep(EVERY)
                 await self.save()
         finally:
-            self._write(self._decider.levels())
+            async with self._turn:  # `save` of another task may be writing the same draft
+                self._write(self._decider.levels())
 
     async def save(self) -> None:
         """Write now, beside the event loop."""
         async with self._turn:
-            await asyncio.to_thread(self._write, self._decider.levels())
+            await to_its_end(partial(self._write, self._decider.levels()))
 
     def _write(self, levels: levels_file.SavedLevels | None) -> None:
         if levels is None:

@@ -6,7 +6,6 @@ What comes in: the journal's path. What goes out: an open journal, or why there 
 The rule: the lock comes first, and the journal is open only while the lock is held. Nothing is taken after `release`.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from enforcer.journal import levels_file, lock
 from enforcer.journal.file import JournalFile
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.rules import Rules
+from exporter.base.threads import to_its_end
 
 
 class Ownership:
@@ -28,11 +28,11 @@ class Ownership:
 
     async def take_lock(self) -> str:
         """Take the lock, unless it is held; say why not."""
-        return await _to_its_end(self._take_lock)
+        return await to_its_end(self._take_lock)
 
     async def open_journal(self, rules: Rules) -> str:
         """Open the journal, unless it is open; say why not."""
-        return await _to_its_end(partial(self._open_journal, rules))
+        return await to_its_end(partial(self._open_journal, rules))
 
     def _take_lock(self) -> str:
         if self._lock is None:
@@ -79,13 +79,3 @@ class Ownership:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-async def _to_its_end(work: Callable[[], str]) -> str:
-    """Do it in a thread. A cancelled caller waits for the thread first, so that it can release what was taken."""
-    thread = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        await asyncio.wait([thread])
-        raise

@@ -11,6 +11,7 @@ away.
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -66,10 +67,17 @@ class Devices(Protocol):
 
 
 class Session:
-    """One user of a library; runs on its thread. `monotonic` paces the attempts to initialise."""
+    """
+    One user of a library; runs on its thread. `monotonic` paces the attempts to initialise.
 
-    def __init__(self, devices: Devices, monotonic: Callable[[], float]) -> None:
+    Opening and closing are done in `whole`: a library that was initialised too late for a round is ready for the next.
+    """
+
+    def __init__(
+        self, devices: Devices, monotonic: Callable[[], float], whole: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._devices = devices
+        self._whole = whole
         self._opening = Opening(devices.start, LibraryError, monotonic)
 
     def open(self) -> None:
@@ -78,12 +86,14 @@ class Session:
 
         Raises LibraryError when that fails; until the next attempt is due, the same one again.
         """
-        self._opening.open()
+        with self._whole():
+            self._opening.open()
 
     def close(self) -> None:
         """Release the library."""
-        if self._opening.close():
-            self._devices.stop()
+        with self._whole():
+            if self._opening.close():
+                self._devices.stop()
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
         """Read all devices, or those in `only`. A lost library gives a fault; its last known devices stay present."""
@@ -123,7 +133,7 @@ class LibrarySource:
         self.name = name
         self._thread = DriverThread(deadline, name)
         self._devices = make(self._thread.beat)
-        self._session = Session(self._devices, monotonic)
+        self._session = Session(self._devices, monotonic, self._thread.whole)
         self._known = Knowledge()
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:

@@ -7,15 +7,15 @@ What comes in: work, a function that makes driver calls and announces each with 
 The rule: the event loop never waits longer than the deadline for progress. One thread is enough, because drivers
 serialise their callers (NVML: on one lock in the kernel). A thread in a system call in D state cannot be ended, so it
 is left alone. Until its call returns, all further work is refused at once. Then the late result is thrown away, the
-rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own: an executor's threads
-are joined when the interpreter ends.
+rest of the late work is skipped, and the thread serves again. Only a part in `whole` is always finished. It is a daemon
+thread of our own: an executor's threads are joined when the interpreter ends.
 """
 
 import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -65,13 +65,23 @@ class DriverThread:
         self._job: _Job | None = None
         self._call = ""
         self._call_began: float | None = None
+        self._whole = False
         self._closed = False
 
     def beat(self, call: str) -> None:
         """Announce a driver call: on the driver thread, directly before each call."""
-        if self._job is not None and self._job.future.cancelled():
+        if self._job is not None and self._job.future.cancelled() and not self._whole:
             raise _AbandonedError
         self._call, self._call_began = call, time.monotonic()
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """On the driver thread: finish this part of the work, even if the caller gave up, so that nothing leaks."""
+        self._whole = True
+        try:
+            yield
+        finally:
+            self._whole = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """
@@ -82,6 +92,18 @@ class DriverThread:
         """
         if self._closed:
             raise ThreadEndedError
+        return await self._run(work)
+
+    async def close(self, last: Callable[[], None] = lambda: None, within: float = GOODBYE) -> None:
+        """Run `last` if the driver permits, then end the thread; after `within` seconds leave it behind."""
+        closed, self._closed = self._closed, True  # from now on nothing is queued behind `last`
+        if self._thread is not None and not closed:
+            with contextlib.suppress(DriverHungError, TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._run(last)
+            self._queue.put(None)
+
+    async def _run(self, work: Callable[[], T]) -> T:
         self._refuse_if_hung()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -97,15 +119,6 @@ class DriverThread:
             future.cancel()
             raise
         return future.result()
-
-    async def close(self, last: Callable[[], None] = lambda: None, within: float = GOODBYE) -> None:
-        """Run `last` if the driver permits, then end the thread; after `within` seconds leave it behind."""
-        if self._thread is not None and not self._closed:
-            with contextlib.suppress(DriverHungError, TimeoutError):
-                async with asyncio.timeout(within):
-                    await self.run(last)
-            self._queue.put(None)
-        self._closed = True
 
     def _patience(self) -> float:
         began = self._call_began

@@ -77,8 +77,9 @@ async def test_a_hang_at_the_start_is_no_absence(node: Node, wanted: set[str] | 
     os.mkfifo(figure)
     source = await replace(finder(node), deadline=0.2).open(wanted)
     assert [fault.reason for fault in (await source.sample()).faults] == ["driver_hung"]
-    with figure.open("wb"):
-        figure.unlink()
+    descriptor = os.open(figure, os.O_RDWR)  # waits for no reader
+    figure.unlink()
+    os.close(descriptor)  # and lets one go on
     async with asyncio.timeout(30):
         while not (sample := await source.sample()).samples:
             assert [fault.reason for fault in sample.faults] == ["driver_hung"]

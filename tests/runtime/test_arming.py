@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,7 +18,8 @@ from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
 from enforcer.journal import close_requests, levels_file, lock
 from enforcer.journal import file as journal_file
-from enforcer.journal.records import Acked, Record, Sent, Started, State, decode
+from enforcer.journal.file import JournalFile
+from enforcer.journal.records import Acked, BreakerOpened, Record, Sent, Started, State, decode
 from enforcer.policy.history import Moment
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
@@ -289,6 +291,29 @@ async def test_with_room_on_the_disk_again_it_arms_by_itself(tmp_path: Path) -> 
             "each token counts once, in a journal that never heard of it, too"
         )
         await until(lambda: "breaker_opened" in [one["record"] for one in stage.records])
+
+
+async def test_what_opens_last_is_noted_before_the_journal_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon ends while a record is being written, and another one waits: both are in the journal, then the end."""
+    begun, go_on, append = threading.Event(), threading.Event(), JournalFile.append
+
+    def slow(file: JournalFile, *records: Record) -> None:
+        if any(isinstance(one, BreakerOpened) for one in records):
+            begun.set()
+            go_on.wait()
+        append(file, *records)
+
+    async with arming(tmp_path) as (stage, _):
+        await until(lambda: not stage.reasons)
+        monkeypatch.setattr(JournalFile, "append", slow)
+        stage.broken()
+        await until(begun.is_set)
+        stage.decider.close(Breaker.INTERNAL, "ann")
+        stage.rounds(1)
+        asyncio.get_running_loop().call_later(0.05, go_on.set)  # when the daemon is ending
+    assert [one["record"] for one in stage.records][-3:] == ["breaker_opened", "breaker_closed", "stopped"]
 
 
 async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:

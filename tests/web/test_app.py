@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 from dataclasses import replace
 
@@ -61,19 +62,19 @@ async def test_health_asks_whether_the_scheduler_moves() -> None:
     async with serving(snapshot(faults=[fault("driver_hangs")])) as (server, latest):
         loop = asyncio.get_running_loop()
         assert (await get(f"{server.url}/healthz"))[0] == 200, "before the first beat"
-        latest.beat = loop.time() - 29
+        latest.beat = loop.time() - 20
         assert (await get(f"{server.url}/healthz"))[0] == 200
-        latest.beat = loop.time() - 31
+        latest.beat = loop.time() - 41
         status, text, _ = await get(f"{server.url}/healthz")
         assert status == 503
-        assert "has not moved for 31 s" in text
+        assert re.search(r"has not moved for 4\d s", text)
 
 
 async def test_health_is_patient_with_long_intervals() -> None:
     """With a round a minute a scheduler may rest for three of them: one round that takes long is no reason to end."""
     async with serving(snapshot(), interval=60.0) as (server, latest):
         loop = asyncio.get_running_loop()
-        for still, status in ((179, 200), (181, 503)):
+        for still, status in ((160, 200), (181, 503)):
             latest.beat = loop.time() - still
             assert (await get(f"{server.url}/healthz"))[0] == status
 

@@ -95,8 +95,9 @@ class NvmlLimits:
     def _started_and(self, work: Callable[[], T]) -> T:
         try:
             if not self._started:
-                self._library.start()
-                self._started = True
+                with self._thread.whole():
+                    self._library.start()
+                    self._started = True
             return work()
         except errors.LibraryGoneError:
             self._stop()
@@ -105,7 +106,8 @@ class NvmlLimits:
     def _stop(self) -> None:
         if self._started:
             self._started = False
-            self._library.stop()
+            with self._thread.whole():
+                self._library.stop()
 
     def _impossible(self) -> str | None:
         if not (self._library.has(_SET) and self._library.has(_GET)):

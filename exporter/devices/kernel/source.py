@@ -95,7 +95,8 @@ class KernelSource:
 
     async def vendors(self) -> frozenset[str]:
         """Name the vendors of the present GPUs. Raises DriverHungError."""
-        cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
+        reader = self._reader
+        cards = await reader.thread.run(lambda: self._cards(self._sys(reader)))
         return frozenset(card.vendor for card in cards)
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
@@ -106,7 +107,7 @@ class KernelSource:
             await free.thread.close()
         stuck = frozenset(reading.asking.pod for reading in self._left if reading.asking.pod is not None)
         try:
-            sample, self._engines = await reader.thread.run(lambda: self._read(before, reader.asking, stuck))
+            sample, self._engines = await reader.thread.run(lambda: self._read(before, reader, stuck))
         except DriverHungError as error:
             if reader.asking.pod is not None and len(self._left) < _LEFT:
                 self._left.append(reader)
@@ -123,8 +124,9 @@ class KernelSource:
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Read the driver's own memory figures of GPUs that are not divided."""
+        reader = self._reader  # its beat is announced on its own thread; `sample` may replace it meanwhile
         try:
-            cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
+            cards = await reader.thread.run(lambda: self._cards(self._sys(reader)))
         except DriverHungError:
             return {}
         discrete = ((GpuUuid(card.pci), card) for card in cards if not card.integrated)
@@ -138,8 +140,8 @@ class KernelSource:
     def _new_reader(self) -> _ReadingThread:
         return _ReadingThread(DriverThread(self._deadline, self.name), Asking())
 
-    def _sys(self) -> Tree:
-        return Tree(self._roots.sys, self._reader.thread.beat)
+    def _sys(self, reader: _ReadingThread) -> Tree:
+        return Tree(self._roots.sys, reader.thread.beat)
 
     def _cards(self, sys: Tree, kfd: Kfd | None = None) -> tuple[Card, ...]:
         cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__, self._off)
@@ -149,8 +151,8 @@ class KernelSource:
         sharing = {node.pci for node in nodes if node.integrated}
         return tuple(card for card in cards if not card.integrated and card.pci not in sharing)
 
-    def _read(self, before: Engines, asking: Asking, stuck: Collection[str]) -> tuple[DevicesSample, Engines]:
-        sys, beat = self._sys(), self._reader.thread.beat
+    def _read(self, before: Engines, reader: _ReadingThread, stuck: Collection[str]) -> tuple[DevicesSample, Engines]:
+        sys, beat, asking = self._sys(reader), reader.thread.beat, reader.asking
         kfd = read_kfd(sys)
         files = Files(
             cards=self._cards(sys, kfd),
