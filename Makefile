@@ -56,13 +56,13 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
-	@# A virtual machine, which takes one core; beside it first charts, containers and Prometheus, then two files at a time
-	@# that start a daemon or a cluster. Three were no faster: no core was idle, and the kubelet answered too late.
+	@# A virtual machine, which takes one core; beside it first charts, containers and Prometheus, then files that start a
+	@# daemon or a cluster: on two cores three at a time take 31 minutes, two at a time some 55. On slow cores it is the same.
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py \
 	    > $(BESIDE) 2>&1 & beside=$$!; code=0; \
 	  $(BIN)/pytest -p no:cacheprovider -m "not daemon and not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) \
 	    || code=$$?; \
-	  $(BIN)/pytest -m "(daemon or cluster) and not hosts" -n 2 --dist loadfile --no-loadscope-reorder --durations=25 \
+	  $(BIN)/pytest -m "(daemon or cluster) and not hosts" -n 3 --dist loadfile --no-loadscope-reorder --durations=25 \
 	    --faults=$(SHOWN) || code=$$?; wait $$beside || code=$$?; cat $(BESIDE); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
