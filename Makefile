@@ -57,7 +57,7 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
 	@# A virtual machine, which takes one core; beside it first charts, containers and Prometheus, then files that start a
-	@# daemon or a cluster: on two cores three at a time take 31 minutes, two at a time some 55. On slow cores it is the same.
+	@# daemon or a cluster: on two cores three at a time take 31 minutes, two at a time some 55. On slow cores both take as long.
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py \
 	    > $(BESIDE) 2>&1 & beside=$$!; code=0; \
 	  $(BIN)/pytest -p no:cacheprovider -m "not daemon and not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) \

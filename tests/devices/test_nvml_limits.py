@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pynvml
 import pytest
 
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, Variant, gpus, until
@@ -116,6 +117,19 @@ async def test_a_driver_that_hangs_is_waited_for_no_longer_than_the_deadline(
         return any((ground.node.folder / "limits").iterdir())
 
     until(set_, "the late call to come about")
+
+
+@pytest.mark.parametrize("limits", [HASTY], indirect=True)
+async def test_a_driver_that_is_lost_while_a_call_hangs_is_released(ground: Ground, limits: NvmlLimits) -> None:
+    """The call reports it after its caller gave up: the daemon does not stay a user of the driver."""
+    assert (await limits.read(ground.gpu, ground.path())).unset
+    ground.node.hang(GET)
+    with pytest.raises(LimitsHungError):
+        await limits.read(ground.gpu, ground.path())
+    released = ground.node.calls("nvmlShutdown")
+    ground.node.fail(GET, pynvml.NVML_ERROR_UNINITIALIZED)
+    ground.node.clear_switch(f"hang.{GET}")
+    until(lambda: ground.node.calls("nvmlShutdown") > released, "the release")
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,8 @@ class NvmlLimits:
     def _started_and(self, work: Callable[[], T]) -> T:
         try:
             if not self._started:
-                with self._thread.whole():
-                    self._library.start()
-                    self._started = True
+                self._library.start()
+                self._started = True
             return work()
         except errors.LibraryGoneError:
             self._stop()
