@@ -110,7 +110,8 @@ class Exposition:
         if wanted not in self._pages:
             body = _Body(wanted)
             for part in _slices(facts, wanted[0]):
-                body.add(part)
+                if part is not None:
+                    body.add(part)
             self._pages[wanted] = body.page()
         return self._pages[wanted]
 
@@ -120,12 +121,16 @@ class Exposition:
         wanted = [asked for asked, times in self._asked.items() if _due(times, now, interval)]
         bodies = {asked: _Body(asked) for asked in wanted}
         try:
-            for content_type in {content_type for content_type, _ in wanted}:
+            for number, content_type in enumerate({content_type for content_type, _ in wanted}):
+                if number:
+                    await asyncio.sleep(PAUSE)
                 for part in _slices(facts, content_type):
+                    if part is None:
+                        await asyncio.sleep(PAUSE)
+                        continue
                     for asked, body in bodies.items():
                         if asked[0] == content_type:
                             body.add(part)
-                    await asyncio.sleep(PAUSE)
             pages = {asked: body.page() for asked, body in bodies.items()}
         finally:
             self._considered = facts.round
@@ -170,18 +175,19 @@ def _due(times: Sequence[float], now: float, interval: float) -> bool:
     return times[-1] + rhythm <= now + 1.5 * interval
 
 
-def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
+def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes | None]:
     """
     Render some `SLICE` samples at a time. Together the slices are the page that prometheus_client renders at once.
 
-    A slice is empty where a collector pauses, and before a family with more than `SLICE` samples.
+    None stands for a pause: between two slices, where a collector pauses, and before a family with more than `SLICE`
+    samples. A small page has none, because a pause costs 0.1 to 0.5 ms itself.
     """
     openmetrics = content_type == OPENMETRICS
     text = PageText(openmetrics=openmetrics, exported=facts.exported)
     parts, filled = [], 0
     for metric in facts.collect():
         if metric is None or len(metric.samples) > SLICE:  # to collect 2,000 samples takes 1 ms by itself
-            yield b""
+            yield None
             filled = 0
         if metric is None:
             continue
@@ -192,6 +198,7 @@ def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
             first, filled = first + len(samples), filled + len(samples)
             if filled == SLICE:
                 yield "".join(parts).encode()
+                yield None
                 parts, filled = [], 0
     yield "".join((*parts, EOF if openmetrics else "")).encode()
 

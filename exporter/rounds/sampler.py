@@ -45,8 +45,8 @@ SUSPECT_JITTER = 0.5
 """The next reading of suspect GPUs comes earlier or later by at most this share of a second."""
 LIGHT = 10.0
 """Between two readings of suspect GPUs is at least this multiple of a round's duration, to limit the load."""
-HEARTBEAT = 1.0
-"""Seconds after which the beat is renewed if nothing is due."""
+HEARTBEAT = 5.0
+"""Seconds after which the beat is renewed, and a changed interval takes effect, if nothing is due."""
 
 
 @dataclass(frozen=True, slots=True)

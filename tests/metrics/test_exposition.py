@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Any
 
@@ -200,9 +201,28 @@ async def test_a_page_is_compressed_slice_by_slice(monkeypatch: pytest.MonkeyPat
         exposing.page(now=scrape, interval=5, accept_encoding="gzip")
     packed.clear()
     await exposing.prepare(now=5005, interval=5)
-    assert turns == list(range(1, len(packed) + 1)) and len(packed) > 4
+    assert max(later - before for before, later in pairwise([0, *turns, len(packed)])) == 1 and len(packed) > 4
     page = exposing.page(now=5005, interval=5, accept_encoding="gzip")
     assert page.body == b"part " * len(packed) + b"end", "the scrape finds the page that was made ahead"
+
+
+async def test_a_small_page_is_rendered_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause costs as much as some hundred samples, so a page of one slice has none."""
+    pauses: list[float] = []
+
+    async def turn(seconds: float) -> None:
+        pauses.append(seconds)
+
+    latest = Latest()
+    await publish(latest, one_gpu())
+    exposing = exposition(latest)
+    for scrape in (4990, 5000):
+        exposing.page(now=scrape, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5005, queue="ahead"))
+    monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
+    await exposing.prepare(now=5005, interval=5)
+    assert pauses == []
+    assert b'queue="ahead"' in exposing.page(now=5005, interval=5).body
 
 
 async def test_an_old_snapshot_is_withdrawn() -> None:
@@ -350,8 +370,9 @@ async def test_a_page_rendered_ahead_is_the_page_a_scrape_would_render(accept: s
     assert exposing.page(now=5007, interval=5, accept=accept, accept_encoding=accept_encoding) is ahead
 
 
-async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None:
+async def test_while_a_page_is_being_rendered_the_one_before_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape in the middle of a rendering neither waits for it nor renders a second time."""
+    monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)
@@ -368,12 +389,13 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None
     assert b'queue="new"' in exposing.page(now=5005, interval=5).body
 
 
-async def test_a_page_is_never_older_than_the_one_served_before() -> None:
+async def test_a_page_is_never_older_than_the_one_served_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     On a starved node a rendering may take longer than a round, and a scrape gets the page of the newer one meanwhile.
 
     The late page is dropped: a counter that falls is a restart to Prometheus, and its whole value would count again.
     """
+    monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
     latest = Latest()
     await publish(latest, one_gpu(monotonic=5000))
     exposing = exposition(latest)

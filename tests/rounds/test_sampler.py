@@ -291,10 +291,10 @@ async def test_the_series_outlive_two_failed_rounds_at_the_longest_waits() -> No
 
 
 async def test_the_beat_is_renewed_while_nothing_is_due() -> None:
-    """The heartbeat for /healthz never grows older than a second on an idle node with long intervals."""
+    """The heartbeat for /healthz never grows older than five seconds on an idle node with long intervals."""
     world = node(55.0, held=GIB)
     latest = await run(world, Beat(60.0, 0.5))
-    assert latest.beat is not None and world.clock.end - latest.beat <= 1.0
+    assert latest.beat is not None and world.clock.end - latest.beat <= 5.0
 
 
 async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_ones_are_not() -> None:
@@ -554,8 +554,9 @@ async def test_peaks_end_with_the_instance_whose_number_is_used_again() -> None:
     assert [usage.memory_peak for usage in (await sampler.round()).usages] == [GIB]
 
 
-async def test_a_slow_driver_does_not_stop_the_beat() -> None:
+async def test_a_slow_driver_does_not_stop_the_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls below their deadlines that add up to minutes are the driver's trouble: the scheduler goes on living."""
+    monkeypatch.setattr("exporter.rounds.sampler.HEARTBEAT", 0.01)
     world = node(100.0, held=GIB)
     latest = Latest()
     original, release = world.sample, asyncio.Event()
