@@ -86,7 +86,8 @@ def account(
             accounts.append(DeviceAccount(device, memory))
             usages += (_of_cgroup(subject, cgroup, peaks) for subject, cgroup in on_it.counted.items() if cgroup.used)
             continue
-        accounts.append(replace(_balance(on_it, memory), partial=attributed.sample.partial))
+        balance = _balance(on_it, memory)
+        accounts.append(replace(balance, partial=True) if attributed.sample.partial else balance)
         short += len(on_it.short)
         # NVML reports utilization by process per GPU, and never with MIG. There the instance's own figure is used.
         utilization = attributed.sample.utilization if device.gpu_instance is None else None

@@ -115,7 +115,8 @@ def _first(reading: Reading) -> Tracked:
 
 
 def _read(known: Tracked, reading: Reading, longest: int, weights: Weights) -> Tracked:
-    reading = replace(reading, at=max(reading.at, known.counted))
+    if reading.at < known.counted:
+        reading = replace(reading, at=known.counted)
     last, sums = known.last, known.sums
     passed = reading.at - known.counted if known.gone is None else 0
     if last is not None and (last.device != reading.device or passed > longest):

@@ -9,7 +9,7 @@ The rule: when a MIG instance is removed, the facts about it are dropped, becaus
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from exporter.accounts.accounting import GpuAccounts, Peaks, account, new_peaks
 from exporter.accounts.attribution import (
@@ -113,15 +113,8 @@ class Accountant:
             evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
             accounts = account(attributed, before.peaks, handed_out, evictions.totals, groups)
             peaks = new_peaks(before.peaks, accounts.usages, exist)
-            self._remembered[sample.gpu.uuid] = replace(
-                before,
-                sightings=sightings,
-                peaks=peaks,
-                evictions=evictions,
-                attributed=attributed,
-                groups=groups,
-                host=host,
-                names=names,
+            self._remembered[sample.gpu.uuid] = _Remembered(
+                sightings, peaks, evictions, before.instances, attributed, groups, host, names
             )
             readings[sample.gpu.uuid] = GpuReading(accounts, host)
             handled += len(sample.processes or ())
