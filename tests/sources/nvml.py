@@ -57,7 +57,7 @@ async def _answered(source: NvmlSource) -> DevicesSample:
 async def nvml(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Open sources on `fake_node`; calls that a test left hanging are released, so that the thread can end."""
     monkeypatch.setenv("FAKE_NVML_STATE", str(fake_node.folder))
-    monkeypatch.setattr(events, "PAUSE", 0.02)  # an event that a test makes is heard so much later
+    monkeypatch.setattr(events, "SLICE_MS", 40)  # so long is a listener waited for at the end
     fake_node.preload()
     opened: list[NvmlSource] = []
 

@@ -36,7 +36,7 @@ from exporter.devices.thread import DEADLINE, DriverHungError
 from exporter.model import ALL_ON, Collector, GpuUuid, Off
 
 ACCESS_LOST_ROUNDS = 3
-_LAST_EVENT = 0.6
+_LAST_EVENT = 0.95
 """
 Seconds for the event thread to shut down, beside the reading thread.
 
