@@ -93,15 +93,14 @@ class Latest:
         """`time.monotonic()` of the sampler's last step, also if its round failed."""
         self.ready = False
         """True from the first published round in which the daemon waits for nothing (`readiness`)."""
-        self._newer = asyncio.Event()
-        """Set with the next snapshot, and then replaced: all tasks that wait go on in the same turn of the loop."""
+        self._changed = asyncio.Condition()
 
-    def publish(self, snapshot: Snapshot, tally: Tally) -> None:
+    async def publish(self, snapshot: Snapshot, tally: Tally) -> None:
         """Make `snapshot` the latest, and wake the tasks that wait for it."""
         self.snapshot, self.tally = snapshot, tally
         self.ready = self.ready or not waits_for(snapshot)
-        newer, self._newer = self._newer, asyncio.Event()
-        newer.set()
+        async with self._changed:
+            self._changed.notify_all()
 
     async def rounds(self) -> AsyncIterator[Snapshot]:
         """Yield the present snapshot and each newer one; rounds that pass between two steps are skipped."""
@@ -113,6 +112,7 @@ class Latest:
 
     async def newer_than(self, seen: int) -> Snapshot:
         """Wait for a snapshot whose round is later than `seen`; rounds in between are skipped."""
-        while self.snapshot is None or self.snapshot.round <= seen:
-            await self._newer.wait()
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.snapshot is not None and self.snapshot.round > seen)
+        assert self.snapshot is not None  # noqa: S101  (the line above waited for it)
         return self.snapshot
