@@ -15,7 +15,8 @@ Between full rounds, two kinds of devices are read more often (`watched`):
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random, SystemRandom
 
@@ -24,7 +25,7 @@ import structlog
 from exporter.accounts import integrals
 from exporter.accounts.snapshot import make_snapshot
 from exporter.base.clock import Clock
-from exporter.devices import DeviceError, DeviceSource, DevicesSample
+from exporter.devices import DeviceError, DeviceSource
 from exporter.devices.thread import ThreadEndedError
 from exporter.host import HostSource
 from exporter.kube import InventorySource
@@ -168,7 +169,8 @@ class Sampler:
         """
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
-        answer = await self._answer(latest, only)
+        with self._beating(latest):
+            answer = await self._devices.sample(only)
         kept = {uuid: reading for uuid, reading in self._readings.items() if only is not None and uuid not in only}
         gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
         inventory = self._limiting.marked(self.inventory.inventory(gpus))
@@ -215,17 +217,23 @@ class Sampler:
         if sum(len(reading.accounts.sample.processes or ()) for reading in self._readings.values()) >= MANY:
             await self._clock.sleep(PAUSE)
 
-    async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
-        """Read the driver, and renew the beat meanwhile: slow calls of the driver must not cause a restart."""
-        asking = asyncio.ensure_future(self._devices.sample(only))
+    @contextmanager
+    def _beating(self, latest: Latest | None) -> Iterator[None]:
+        """Renew the beat while the driver is read: slow calls of the driver must not cause a restart."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def renew() -> None:
+            nonlocal timer
+            if latest is not None:
+                latest.beat = self._clock.monotonic()
+            timer = loop.call_later(HEARTBEAT, renew)
+
+        timer = loop.call_later(HEARTBEAT, renew)
         try:
-            while not (await asyncio.wait({asking}, timeout=HEARTBEAT))[0]:
-                if latest is not None:
-                    latest.beat = self._clock.monotonic()
-        except asyncio.CancelledError:
-            asking.cancel()
-            raise
-        return asking.result()
+            yield
+        finally:
+            timer.cancel()
 
     async def _publish(
         self, latest: Latest, only: Collection[GpuUuid] | None, *, by_time: bool = False
