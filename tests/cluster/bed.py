@@ -7,7 +7,6 @@ In: nothing, or a port. Out: a cluster that is ready. Law: after `stop()` nothin
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,8 @@ from cluster import build, leftovers, toolkit
 from cluster.client import Api
 from cluster.control_plane import CONTROLLERS_WITHOUT_NODES, ControlPlane
 from cluster.leftovers import Record
-from cluster.node import FOLDERS, Network, Node
+from cluster.networks import Claim, Network, claim
+from cluster.node import FOLDERS, Node
 from cluster.processes import Processes, StartError
 from containers import images
 from containers.cgroupfs import new_token
@@ -86,6 +86,7 @@ class Bed:
         self._limited = limited
         self._version = version
         self._record: Record | None = None
+        self._claim: Claim | None = None
         self._node: Node | None = None
         self._driver: driver.FakeNode | None = None
 
@@ -164,7 +165,10 @@ class Bed:
             self._driver.close()
         record, self._record, self._node, self._driver = self._record, None, None, None
         expected = {f"folder {folder}" for folder in (record.folder, *record.made)} | {f"interface {record.interface}"}
-        return [line for line in leftovers.remove(record) if line not in expected]
+        left = [line for line in leftovers.remove(record) if line not in expected]
+        if self._claim is not None:
+            self._claim.release()
+        return left
 
     @property
     def _inventory(self) -> Path:
@@ -172,7 +176,8 @@ class Bed:
 
     def _start(self) -> None:
         folder = Path(tempfile.gettempdir(), f"gpusteward-cluster-{self.token}")
-        network = _free_network()
+        self._claim = claim()
+        network = self._claim.network
         pid, _, serial = self.token.split("-")
         interface = f"gpu{pid}n{serial}" if self._with_node else None
         made = tuple(sorted(_to_be_made())) if self._with_node else ()
@@ -225,10 +230,3 @@ def _to_be_made() -> set[str]:
     """Folders of the node that are not the machine's own: missing ones with those that lead there, and other beds'."""
     places = [path for place in map(Path, FOLDERS) for path in (place, *place.parents)]
     return {str(path) for path in places if not path.exists()} | leftovers.made_for_living()
-
-
-def _free_network() -> Network:
-    """A network whose addresses no program here has, also no other bed."""
-    taken = Path("/proc/net/fib_trie").read_text()
-    free = [number for number in range(256) if f" 198.19.{number}." not in taken]
-    return Network(random.choice(free))

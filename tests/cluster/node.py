@@ -11,11 +11,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import build, cni, toolkit
 from cluster.control_plane import ControlPlane
+from cluster.networks import Network
 from cluster.processes import Processes, StartError, answers, free_port, listens
 from containers.cgroupfs import Hierarchies, hierarchies
 from containers.containerd import BedError, Containerd
@@ -40,30 +40,6 @@ SETTINGS = (
     "kernel/keys/root_maxbytes",
     "net/ipv4/ip_forward",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The addresses of one bed, of 198.18.0.0/15, which is set aside for tests and routed nowhere (RFC 2544)."""
-
-    number: int
-
-    @property
-    def services(self) -> str:
-        return f"198.18.{self.number}.0/24"
-
-    @property
-    def api_service(self) -> str:
-        """Address of the Service `kubernetes`: the first of its network."""
-        return f"198.18.{self.number}.1"
-
-    @property
-    def node(self) -> str:
-        return f"198.19.{self.number}.1"
-
-    @property
-    def pods(self) -> str:
-        return f"198.19.{self.number}.128/25"
 
 
 class Node:

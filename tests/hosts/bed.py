@@ -9,7 +9,6 @@ containers, the fake driver and the device plugin run in the guest. After `stop(
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from cluster.bed import GPUS, run
 from cluster.client import Api
 from cluster.control_plane import ControlPlane
 from cluster.leftovers import Record
-from cluster.node import Network
+from cluster.networks import Claim, claim
 from cluster.processes import Processes, StartError, listens
 from containers.cgroupfs import new_token
 from driver import node as driver
@@ -44,6 +43,7 @@ class GuestBed:
         self.token = new_token()
         self._archives = archives
         self._record: Record | None = None
+        self._claim: Claim | None = None
         self._machine: Machine | None = None
 
     def __enter__(self) -> Self:
@@ -96,12 +96,15 @@ class GuestBed:
         if self._record is not None:
             self._processes.stop()
             leftovers.remove(self._record)
+        if self._claim is not None:
+            self._claim.release()
         self._machine = self._record = None
 
     def _start(self) -> None:
         folder = Path(tempfile.gettempdir(), f"gpusteward-cluster-{self.token}")
         pid, _, serial = self.token.split("-")
-        interface, network = f"gpu{pid}n{serial}", Network(random.choice(NETWORKS))
+        self._claim = claim(NETWORKS)
+        interface, network = f"gpu{pid}n{serial}", self._claim.network
         self._record = Record(self.token, str(folder), interface, (), by_hand=False)
         leftovers.write(self._record)
         folder.mkdir(mode=0o755)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 
 from cluster.control_plane import ControlPlane
-from cluster.node import Network
+from cluster.networks import Network
 from hosts.agent import Agent
 from hosts.contents import JOINED, NODE
 from hosts.guest import HOST
