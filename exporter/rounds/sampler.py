@@ -47,7 +47,7 @@ SUSPECT_JITTER = 0.5
 LIGHT = 10.0
 """Between two readings of suspect GPUs is at least this multiple of a round's duration, to limit the load."""
 HEARTBEAT = 5.0
-"""Seconds after which the beat is renewed, and a changed interval takes effect, if nothing is due."""
+"""Seconds after which the beat is renewed, and a changed interval takes effect, while no device is watched."""
 
 
 @dataclass(frozen=True, slots=True)

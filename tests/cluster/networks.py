@@ -2,7 +2,7 @@
 The addresses of the test beds: a bed has those of its network for itself.
 
 In: the numbers to choose from. Out: a network, claimed until it is given back, or until this process ends.
-Law: of all processes here one has a number. Beds begin at the same time, and a bed adds its addresses to the machine
+Law: a number belongs to one bed at a time. Beds begin at the same time, and a bed adds its addresses to the machine
 only after its control plane has started. With one network for two of them, the pods of one ask the other's API server,
 whose certificate they rightly refuse.
 """
@@ -44,7 +44,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A network that no other process has until `release`."""
+    """A network that no other bed gets until `release`."""
 
     network: Network
     _holder: socket.socket

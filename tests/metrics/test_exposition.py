@@ -206,8 +206,11 @@ async def test_a_page_is_compressed_slice_by_slice(monkeypatch: pytest.MonkeyPat
     assert page.body == b"part " * len(packed) + b"end", "the scrape finds the page that was made ahead"
 
 
-async def test_a_small_page_is_rendered_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause costs as much as some hundred samples, so a page of one slice has none."""
+@pytest.mark.parametrize("formats", [("",), ("", OPENMETRICS)], ids=["one format", "two formats"])
+async def test_a_small_page_is_rendered_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch, formats: tuple[str, ...]
+) -> None:
+    """A pause costs as much as some hundred samples, so a page of one slice has none; two pages have one in between."""
     pauses: list[float] = []
 
     async def turn(seconds: float) -> None:
@@ -217,12 +220,13 @@ async def test_a_small_page_is_rendered_without_a_pause(monkeypatch: pytest.Monk
     await publish(latest, one_gpu())
     exposing = exposition(latest)
     for scrape in (4990, 5000):
-        exposing.page(now=scrape, interval=5)
+        for accept in formats:
+            exposing.page(now=scrape, interval=5, accept=accept)
     await publish(latest, one_gpu(round=2, monotonic=5005, queue="ahead"))
     monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
     await exposing.prepare(now=5005, interval=5)
-    assert pauses == []
-    assert b'queue="ahead"' in exposing.page(now=5005, interval=5).body
+    assert len(pauses) == len(formats) - 1
+    assert all(b'queue="ahead"' in exposing.page(now=5005, interval=5, accept=accept).body for accept in formats)
 
 
 async def test_an_old_snapshot_is_withdrawn() -> None:

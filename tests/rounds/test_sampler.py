@@ -577,11 +577,15 @@ async def test_a_slow_driver_does_not_stop_the_beat(monkeypatch: pytest.MonkeyPa
 
     world.sample = slow  # type: ignore[method-assign]
     asking = asyncio.ensure_future(sampler_of(world).round(latest=latest))
-    world.clock.now = 77.0
-    while latest.beat != 77.0:
-        await asyncio.sleep(0.01)
+    for now in (77.0, 99.0):
+        world.clock.now = now
+        while latest.beat != now:
+            await asyncio.sleep(0.01)
     release.set()
     assert (await asking).complete
+    world.clock.now = 111.0
+    await asyncio.sleep(0.05)  # a timer that was left behind would have been due before this one
+    assert latest.beat == 99.0, "a scheduler that hangs elsewhere is found"
 
 
 async def test_the_kernel_is_asked_beside_the_event_loop() -> None:
