@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 
 from cluster.certificates import Pair, trusting
+from cluster.connecting import Connector
 from patience import PATIENCE
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ class Api:
 
     async def __aenter__(self) -> Self:
         headers = {"Authorization": f"Bearer {self.credentials.token}"} if self.credentials.token else {}
-        connector = aiohttp.TCPConnector(ssl=self.credentials.ssl_context(), limit=100)
+        connector = Connector(self.credentials.ssl_context(), limit=100)
         self._session = aiohttp.ClientSession(self.credentials.server, connector=connector, headers=headers)
         return self
 
@@ -130,13 +131,7 @@ class Api:
         async with self._session.get(path, params={"watch": "1", **query}, timeout=timeout) as answer:
             if answer.status >= 400:
                 raise ApiError(answer.status, await answer.json())
-            try:
-                yield _events(answer.content)
-            finally:
-                # A stream left in its midst: aiohttp begins TLS's farewell and waits for no answer, so that the socket
-                # would outlive a loop that ends now.
-                if answer.connection and answer.connection.transport:
-                    answer.connection.transport.abort()
+            yield _events(answer.content)
 
     async def evict(self, namespace: str, pod: str, **options: Any) -> Object:
         """Ask the Eviction API for one pod. 201 when granted; ApiError 429 when a PodDisruptionBudget forbids it."""

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from cluster.certificates import Authority, trusting
 from cluster.client import Credentials
+from cluster.connecting import Connector
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
 
@@ -202,7 +203,7 @@ async def proxied(to: Credentials, authority: Authority, address: str = "127.0.0
     pair = authority.issue("proxy", "kube-apiserver", hosts=[address])
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(pair.certificate, pair.key)
-    connector = aiohttp.TCPConnector(ssl=trusting(to.authority), limit=0)
+    connector = Connector(trusting(to.authority), limit=0)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
         proxy = Proxy(to.server, session, tls, address)
         await proxy.start()
@@ -210,7 +211,6 @@ async def proxied(to: Credentials, authority: Authority, address: str = "127.0.0
             yield proxy
         finally:
             await proxy.stop()
-    await asyncio.sleep(0)  # aiohttp closes its TLS connections in the loop's next turn
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,8 @@ PATHS |= {
 }
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 LABELS = ("namespace", "pod", "container", "uuid", "gpu_instance")
+API_AWAY = ("names_stale", "namespace_unknown")
+"""Reasons while the API server does not answer. The labels of a namespace count for 90 s: either may come first."""
 
 
 class Stage:

@@ -114,9 +114,9 @@ class Part:
         line = await logs(daemon, "enforcer.armed")
         assert line["unfinished"] == unfinished, line
 
-    async def held(self, daemon: Daemon, reason: str) -> dict[str, Any]:
-        """Wait until the victim is refused for this reason."""
-        return await logs(daemon, "enforcer.held", pod=self.victim["metadata"]["name"], reason=reason)
+    async def held(self, daemon: Daemon, *reasons: str) -> dict[str, Any]:
+        """Wait until the victim is refused for one of these reasons."""
+        return await logs(daemon, "enforcer.held", pod=self.victim["metadata"]["name"], reason=reasons)
 
     def records(self) -> list[dict[str, Any]]:
         """The journal, as it is on the disk; each line is whole."""
@@ -363,12 +363,14 @@ def _step(record: Mapping[str, Any]) -> str:
     return " ".join(filter(None, [record["record"], record.get("result"), answer.get("heard")]))
 
 
-async def logs(daemon: Daemon, event: str, **wanted: str) -> dict[str, Any]:
-    """Wait until the daemon wrote such a line, and return it."""
+async def logs(daemon: Daemon, event: str, **wanted: str | tuple[str, ...]) -> dict[str, Any]:
+    """Wait until the daemon wrote such a line, and return it; a tuple has the values that will do."""
+    choices = {name: value if isinstance(value, tuple) else (value,) for name, value in wanted.items()}
 
     async def there() -> dict[str, Any] | None:
         assert daemon.process.poll() is None, daemon.log
-        return next((one for one in logged(daemon, event) if wanted.items() <= one.items()), None)
+        lines = logged(daemon, event)
+        return next((one for one in lines if all(one.get(name) in choices[name] for name in choices)), None)
 
     try:
         line: dict[str, Any] = await until(there, f"{event} {wanted}")

@@ -20,7 +20,7 @@ from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
 from cluster.manifests import controller, pod
 from cluster.offering import replicas
-from cluster.stage import RUN, SHARED, Stage, ready_pods, spec
+from cluster.stage import API_AWAY, RUN, SHARED, Stage, ready_pods, spec
 from daemon.running import Daemon
 from daemon.running import until as becomes
 from driver.node import GiB, MiB
@@ -32,8 +32,6 @@ LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 EXEMPT, GRANT = {"gpusteward.io/exempt": "true"}, {"gpusteward.io/allow-pod-exemption": "true"}
 CONSENT = {"gpusteward.io/mode": "enforce"}
 TOTAL = GPUS[1].total or 0
-AWAY = {"names_stale", "namespace_unknown"}
-"""Reasons while the API server does not answer; what it said of a namespace counts for a minute."""
 EXCEEDED, HELD, INVALID = (f"GPUMemoryLimit{one}" for one in ("Exceeded", "Held", "Invalid"))
 
 Who = tuple[str, str]
@@ -340,7 +338,7 @@ async def test_the_api_server_away_and_consent_withdrawn(enforcer: Stage, namesp
             stage.bed.driver.workload(uid).alloc("visible", 2 * GiB)
             become(told, daemon, first="held", second="held", neighbour="ok")
             assert told.states["second"][-3:] == ["over", "grace", "held"], "all of it was seen in the dark"
-            assert {standing(daemon, one)["reason"] for one in (first, second)} <= AWAY
+            assert {standing(daemon, one)["reason"] for one in (first, second)} <= {*API_AWAY}
             assert abs(standing(daemon, first)["over_since"] - began) < 1, "the evidence of before counts"
             assert not logged(daemon, "enforcer.dry_run"), "nobody, while nobody knows who lives"
             assert daemon.snapshot()["complete"]
@@ -362,7 +360,7 @@ async def test_the_api_server_away_and_consent_withdrawn(enforcer: Stage, namesp
         story = [key for key, _ in groupby(steps(daemon, second))]
         assert (story[:2], story[-1]) == (["over", "grace"], "held no_consent")
         tried = {"due", "dry_run", "due dry_run"} if spared else set()
-        assert set(story[2:-1]) <= {f"held {reason}" for reason in AWAY} | tried
+        assert set(story[2:-1]) <= {f"held {reason}" for reason in API_AWAY} | tried
     assert changes(stage) <= {(verb, "events", "events.k8s.io") for verb in ("create", "patch")}
     assert lives(await pods_of(stage, namespace, another)) == lives(pods)
     stage.bed.node.restart_kubelet()  # by itself it may take a minute to come back; the pods are to end sooner

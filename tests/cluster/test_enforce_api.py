@@ -17,7 +17,7 @@ from aiohttp import web
 from cluster.bed import Bed
 from cluster.client import until
 from cluster.proxy import Fault, Hold, Passing
-from cluster.stage import ENFORCER, in_force
+from cluster.stage import API_AWAY, ENFORCER, in_force
 from cluster.stories import Others, Part, Stories, logs, named
 from daemon.running import Daemon
 from enforcer.actions.notify.actuator import CONTROLLER
@@ -169,10 +169,10 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
     """
     Killed with four actions on their way, each one step further.
 
-    In its grace: held, `names_stale`, and when the server is back looked at and evicted. After the last look: the
-    request finds no server, it failed, and when the server is back the pod is evicted by a new decision. After the
-    request: ambiguous, and when the server is back the effect is seen. And the stop file holds one between look and
-    request without any server.
+    In its grace: held, and when the server is back looked at and evicted. After the last look: the request finds no
+    server, it failed, and when the server is back the pod is evicted by a new decision. After the request: ambiguous,
+    and when the server is back the effect is seen. And the stop file holds one between look and request without any
+    server.
     """
     early, refused, lost, stopped = parts
     control_plane, node = early.stage.bed.control_plane, early.stage.bed.node
@@ -208,7 +208,7 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
         await lost.told("intent", "sent", "acked ambiguous")
         (*_, ended) = await stopped.told("intent", "sent", "ended abandoned")
         assert ended["detail"] == "stopped"
-        await early.held(waiting, "names_stale")
+        await early.held(waiting, *API_AWAY)
         assert not [one for one in early.records() if one["record"] == "intent"]
         assert not refused.proxy.posts and not stopped.proxy.posts
     finally:

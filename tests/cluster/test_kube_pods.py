@@ -20,6 +20,7 @@ from cluster.bed import Bed
 from cluster.certificates import trusting
 from cluster.client import Api, Object
 from cluster.client import until as becomes
+from cluster.connecting import Connector
 from cluster.fixtures import fresh_namespace, require
 from cluster.manifests import pod, pod_spec
 from containers.cgroupfs import new_token
@@ -470,7 +471,7 @@ class Between:
         self.watches: list[web.Request] = []
         self._server = bed.control_plane.server
         trust = trusting(bed.control_plane.authority.certificate)
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust, force_close=True))
+        self._session = aiohttp.ClientSession(connector=Connector(trust, force_close=True))
         self._asked: list[asyncio.Task[aiohttp.ClientResponse]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -495,7 +496,6 @@ class Between:
             if isinstance(answer, aiohttp.ClientResponse):
                 answer.close()
         await self._session.close()
-        await asyncio.sleep(0)  # aiohttp closes its TLS connections in the loop's next turn
 
     async def _ask(self, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
         return await self._session.get(url, headers=headers)
