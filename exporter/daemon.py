@@ -23,8 +23,8 @@ from exporter.base.revision import revision
 from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, tolerance_of
 from exporter.kube import NoNames
 from exporter.kube.file import FileInventory
-from exporter.metrics import process
 from exporter.metrics.exposition import Exposition
+from exporter.metrics.process import Process
 from exporter.model import Fault, GpuUuid, PodUid, Snapshot
 from exporter.rounds import first_seen_file, logs
 from exporter.rounds.judge import Judge
@@ -113,7 +113,7 @@ async def observe(
             version=VERSION,
             revision=revision(),
             more=judge.families if judge else lambda _: iter(()),
-            process=process.collect,
+            process=Process(clock.monotonic).collect,
             exported=config.metrics.workload_labels == "exported",
         )
         answers = Answers(

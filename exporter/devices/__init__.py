@@ -6,12 +6,12 @@ from `samples` or has `processes=None`, and a `Fault` says why. Only a source th
 `DeviceError`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from exporter.base.problem import Problem
-from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, HostSample, Memory, XidCounts
 from exporter.model.vendors import SOURCES
 
 NAMES = SOURCES
@@ -20,6 +20,10 @@ The sources that a config can name, with commas; `auto` is all sources of the no
 
 See `exporter.devices.finding`.
 """
+
+
+Identify = Callable[[Collection[int]], HostSample]
+"""Reads the processes behind raw PIDs, and may block."""
 
 
 class DeviceError(Problem):
@@ -44,6 +48,7 @@ class DevicesSample:
         samples: the GPUs that were asked for and answered.
         sources_up: by name, whether each source answered; empty for a single source.
         xid_errors: of all GPUs, also those not asked for; a counter never falls while the source is open.
+        host: the processes in the lists, if the source identified them.
 
     """
 
@@ -52,6 +57,12 @@ class DevicesSample:
     faults: tuple[Fault, ...] = ()
     xid_errors: XidCounts = field(default_factory=dict)
     sources_up: Mapping[str, bool] = field(default_factory=dict)
+    host: HostSample | None = None
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """All raw PIDs in the process lists."""
+        return frozenset(process.pid for sample in self.samples for process in sample.processes or ())
 
     @property
     def answered(self) -> bool:
@@ -68,8 +79,13 @@ class DeviceSource(Protocol):
 
     name: str
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Read everything about all GPUs, or about those in `only`: memory, process lists, utilization, health."""
+    async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
+        """
+        Read everything about all GPUs, or about those in `only`: memory, process lists, utilization, health.
+
+        A source whose thread may block uses it to `identify` the processes: to wake another one takes as long as 50 of
+        them. The others leave that to the caller.
+        """
         ...
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:

@@ -12,10 +12,10 @@ away.
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from exporter.devices import DevicesSample
+from exporter.devices import DevicesSample, Identify
 from exporter.devices.errors import LibraryError, LibraryGoneError
 from exporter.devices.opening import Opening
 from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
@@ -136,11 +136,19 @@ class LibrarySource:
         self._session = Session(self._devices, monotonic, self._thread.whole)
         self._known = Knowledge()
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Read everything about all devices, or about those in `only`."""
+    async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
+        """Read everything about all devices, or about those in `only`; then `identify` the processes."""
         known = self._known
+
+        def read() -> tuple[DevicesSample, Knowledge]:
+            sample, now = self._session.sample(only, known)
+            if identify is not None:
+                self._thread.beat("reading the processes in /proc")
+                sample = replace(sample, host=identify(sample.pids))
+            return sample, now
+
         try:
-            sample, self._known = await self._thread.run(lambda: self._session.sample(only, known))
+            sample, self._known = await self._thread.run(read)
         except DriverHungError as error:
             fault = Fault("devices", "driver_hung", f"{self._devices.driver} hangs: {error}")
             return DevicesSample(known.present, faults=(fault,))

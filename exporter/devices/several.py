@@ -13,7 +13,14 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.devices import DeviceError, DeviceSource, DevicesSample, DriverAccessLostError, DriverReplacedError
+from exporter.devices import (
+    DeviceError,
+    DeviceSource,
+    DevicesSample,
+    DriverAccessLostError,
+    DriverReplacedError,
+    Identify,
+)
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
 
 
@@ -25,7 +32,7 @@ class Several:
         self.name = ",".join(source.name for source in sources)
         self._last: dict[str, DevicesSample] = {}  # by source; a round for some GPUs does not ask all of them
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         """Read all sources, or those that have a GPU in `only`."""
         asked = [source for source in self._sources if only is None or self._mine(source, only)]
         answers = await asyncio.gather(*(self._ask(source, only) for source in asked))

@@ -47,7 +47,7 @@ class _AbandonedError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
-    """Work and the future that waits for it. A cancelled future marks work that the caller gave up."""
+    """Work and the future that waits for it. While the work goes on, a future that is done marks it as given up."""
 
     work: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
@@ -70,7 +70,7 @@ class DriverThread:
 
     def beat(self, call: str) -> None:
         """Announce a driver call: on the driver thread, directly before each call."""
-        if self._job is not None and self._job.future.cancelled() and not self._whole:
+        if self._job is not None and self._job.future.done() and not self._whole:
             raise _AbandonedError
         self._call, self._call_began = call, time.monotonic()
 
@@ -111,14 +111,24 @@ class DriverThread:
             self._thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
             self._thread.start()
         self._queue.put(_Job(work, loop, future))
-        try:
-            while not future.done():
+
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            try:
                 self._refuse_if_hung()
-                await asyncio.wait([future], timeout=self._patience())
-        except BaseException:
-            future.cancel()
-            raise
-        return future.result()
+            except DriverHungError as error:
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                timer = loop.call_later(self._patience(), look)
+
+        timer = loop.call_later(self._patience(), look)
+        try:
+            return await future
+        finally:
+            timer.cancel()
 
     def _patience(self) -> float:
         began = self._call_began
@@ -143,7 +153,7 @@ class DriverThread:
 
 def _outcome(job: _Job) -> Callable[[], None]:
     """Do the work; return the function that the event loop then calls. A future that was given up gets no result."""
-    if job.future.cancelled():
+    if job.future.done():
         raise _AbandonedError
     try:
         result = job.work()

@@ -5,7 +5,7 @@ What comes in: the kernel's files of this process, read by prometheus_client. Wh
 without labels of ours. Prometheus adds those of the target: they are the daemon's own, as they should be here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
@@ -21,9 +21,22 @@ FAMILIES = (
     Family("process_open_fds", Kind.GAUGE, (), "Number of open file descriptors."),
 )
 
-_OF_THIS_PROCESS = ProcessCollector(registry=None)
+KEPT = 4.0
+"""Seconds for which an answer counts. To read the five files takes 0.3 ms, a tenth of a page of 8 GPUs."""
 
 
-def collect() -> Iterator[Metric]:
-    """Yield what the kernel says about this process."""
-    yield from _OF_THIS_PROCESS.collect()
+class Process:
+    """This process; `monotonic` returns seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._collector = ProcessCollector(registry=None)
+        self._families: tuple[Metric, ...] = ()
+        self._until = 0.0
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what the kernel says about this process, or said a moment ago."""
+        now = self._monotonic()
+        if not self._families or now >= self._until:
+            self._families, self._until = tuple(self._collector.collect()), now + KEPT
+        yield from self._families

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.devices import DeviceError, DevicesSample
+from exporter.devices import DeviceError, DevicesSample, Identify
 from exporter.model import (
     DeviceKey,
     Fault,
@@ -106,7 +106,7 @@ class Stage:
         self.host.set(recorded)
         self.inventory.set(recorded.inventory, later)
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         """Answer for all GPUs, or for those in `only`. The recorded question gets exactly the recorded answer."""
         recorded = self._recorded
         samples, faults = recorded.samples, recorded.faults
@@ -147,7 +147,7 @@ class RecordedNode(Stage):
         message = f"this is not the node of now: {path} plays over and over, recorded on {header.node} from {when}"
         self._fault = Fault("devices", "recording", message, incomplete=False)
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         """Answer as the GPUs did at this time of the recording. Raises DeviceError if the file cannot be read."""
         try:
             await asyncio.to_thread(self._play)

@@ -9,7 +9,7 @@ failed round are dropped with the next one.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from exporter.devices import DeviceSource, DevicesSample
+from exporter.devices import DeviceSource, DevicesSample, Identify
 from exporter.host import HostSource
 from exporter.kube import InventorySource
 from exporter.model import DeviceKey, Gpu, GpuUuid, HostSample, Inventory, Memory, Snapshot
@@ -62,10 +62,10 @@ class _Devices:
         self._source = source
         self._host = host
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
         self._host.reads.clear()
         self.only = None if only is None else frozenset(only)
-        self.answer = await self._source.sample(only)
+        self.answer = await self._source.sample(only, identify)
         return self.answer
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:

@@ -8,7 +8,7 @@ The rule: when a MIG instance is removed, the facts about it are dropped, becaus
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exporter.accounts.accounting import GpuAccounts, Peaks, account, new_peaks
@@ -26,8 +26,9 @@ from exporter.accounts.queue_evictions import Evictions, advance
 from exporter.accounts.snapshot import holders
 from exporter.accounts.unchanged import unchanged
 from exporter.base.clock import Clock
+from exporter.devices import DevicesSample
 from exporter.host import HostSource
-from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Subject
+from exporter.model import DeviceKey, Gpu, GpuUuid, HostSample, Inventory, Subject
 
 PAUSE = 0.001
 """Seconds between two parts of a round, because a scrape needs several turns of the event loop."""
@@ -86,7 +87,7 @@ class Accountant:
         self._inventory = Inventory()
         self._names = Names.of(self._inventory)
 
-    async def account(self, samples: Collection[GpuSample], inventory: Inventory) -> dict[GpuUuid, GpuReading]:
+    async def account(self, answer: DevicesSample, inventory: Inventory) -> dict[GpuUuid, GpuReading]:
         """Return a reading of each sampled GPU."""
         handed_out = holders(inventory)
         names = self._named(inventory)
@@ -94,10 +95,11 @@ class Accountant:
         living: frozenset[Subject] | None = None
         readings = {}
         # In a thread: 1,000 processes take 8 ms and more, and the kernel may block a reader.
-        pids = {process.pid for sample in samples for process in sample.processes or ()}
-        host = await asyncio.to_thread(self._host.sample, pids)
+        host = answer.host
+        if host is None:
+            host = await asyncio.to_thread(self._host.sample, answer.pids)
         handled = 0
-        for sample in samples:
+        for sample in answer.samples:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
             sightings, attributed, groups = before.sightings, None, before.groups
             if before.attributed is not None and before.names is names:

@@ -170,11 +170,11 @@ class Sampler:
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
         with self._beating(latest):
-            answer = await self._devices.sample(only)
+            answer = await self._devices.sample(only, self._host.sample)
         kept = {uuid: reading for uuid, reading in self._readings.items() if only is not None and uuid not in only}
         gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
         inventory = self._limiting.marked(self.inventory.inventory(gpus))
-        fresh = await self._accountant.account(answer.samples, inventory)
+        fresh = await self._accountant.account(answer, inventory)
         # Only now, in one step: a round that fails half-way does not change the last readings.
         self._readings = {**kept, **fresh}
         if only is None:

@@ -9,7 +9,7 @@ The rule: same time, same answers. There is no state, no randomness, and no othe
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from exporter.devices import DevicesSample
+from exporter.devices import DevicesSample, Identify
 from exporter.model import DeviceKey, Gpu, GpuUuid, HostSample, Inventory, Memory, Owner
 from exporter.simulated import names
 from exporter.simulated.gpus import sample_of, xid_errors
@@ -40,7 +40,7 @@ class SimulatedDevices(_Source):
 
     name = "simulated"
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         """Read all GPUs, or those in `only`."""
         now = self._clock()
         time = now - self._started_at

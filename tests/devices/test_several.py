@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from exporter.devices import DeviceError, DevicesSample, DriverReplacedError
+from exporter.devices import DeviceError, DevicesSample, DriverReplacedError, Identify
 from exporter.devices.several import Several
 from exporter.model import DeviceKey, Fault, Gpu, GpuSample, GpuUuid, Memory, XidCounts, XidErrors
 
@@ -25,7 +25,7 @@ class Source:
     asked: list[frozenset[GpuUuid] | None] = field(default_factory=list)
     closed: bool = False
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         self.asked.append(None if only is None else frozenset(only))
         if self.failure is not None:
             raise self.failure

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.accounts.attribution import attribute
+from exporter.devices import DevicesSample
 from exporter.model import (
     Container,
     ContainerId,
@@ -130,7 +131,7 @@ async def played(script: list[tuple[str, int, int]]) -> list[object]:
             case "used":
                 used = 4000 + number
         sample = GpuSample(Gpu(GPU, 0, "fake", memory=Memory(10_000, 10_000 - used)), 0.0, listed)
-        reading = (await one.account([sample], names))[GPU]
+        reading = (await one.account(DevicesSample(samples=(sample,)), names))[GPU]
         found.append((reading.accounts.accounts, reading.accounts.usages, reading.accounts.processes))
     return found
 

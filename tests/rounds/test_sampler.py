@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from exporter.accounts.snapshot import holders, make_snapshot
-from exporter.devices import DeviceError, DevicesSample
+from exporter.devices import DeviceError, DevicesSample, Identify
 from exporter.devices.thread import ThreadEndedError
 from exporter.limits.loading import builtin
 from exporter.metrics.exposition import STALE_AFTER
@@ -92,7 +92,7 @@ class Node:
     def _memory(self, uuid: GpuUuid) -> Memory:
         return Memory(self.total, max(0, self.total - self.held[uuid]))
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         self.asked.append((self.clock.now, None if only is None else frozenset(only)))
         self.clock.now += self.takes
         if self.broken:
@@ -341,7 +341,7 @@ async def test_readings_stay_fast_for_a_minute_after_the_excess() -> None:
     world.held[TWO] = 3 * GIB
     asked = world.sample
 
-    async def giving_back(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def giving_back(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         if world.clock.now > 20.0:
             world.held[TWO] = GIB
         return await asked(only)
@@ -552,7 +552,7 @@ async def test_peaks_end_with_the_instance_whose_number_is_used_again() -> None:
     sampler = sampler_of(world)
     sizes = {"MIG-old": 5 * GIB, "MIG-new": GIB}
 
-    async def mig(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def mig(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         instance = GpuInstance(1, "2g.20gb", (uuid,), Memory(20 * GIB, 20 * GIB - sizes[uuid]))
         process = GpuProcess(DeviceKey(ONE, 1), 10, frozenset({ProcessKind.COMPUTE}), sizes[uuid])
         return DevicesSample({ONE: 0}, (GpuSample(Gpu(ONE, 0, "x", mig=True, instances=(instance,)), 0.0, (process,)),))
@@ -571,7 +571,7 @@ async def test_a_slow_driver_does_not_stop_the_beat(monkeypatch: pytest.MonkeyPa
     latest = Latest()
     original, release = world.sample, asyncio.Event()
 
-    async def slow(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def slow(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         await release.wait()
         return await original(only)
 
@@ -631,7 +631,7 @@ async def test_the_counters_of_an_early_round_count_what_it_read() -> None:
     world = node(1.0, held=GIB)
     original = world.sample
 
-    async def dropping(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def dropping(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         answer = await original(only)
         return replace(answer, samples=tuple(replace(one, dropped_utilization=1) for one in answer.samples))
 
@@ -666,7 +666,7 @@ async def test_each_snapshot_has_the_sums_over_time() -> None:
     world, seen = node(31.0, held=GIB), list[Snapshot]()
     asked = world.sample
 
-    async def losing(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def losing(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         world.lost = {TWO} if 12.0 < world.clock.now < 22.0 else set()
         return await asked(only)
 

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from exporter.base.quantities import parse_bytes
-from exporter.devices import DevicesSample
+from exporter.devices import DevicesSample, Identify
 from exporter.host.procfs import ProcFs
 from exporter.kube import pod_resources
 from exporter.kube import source as kube_source
@@ -107,7 +107,7 @@ class World:
 
     # --- the driver ---
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         """Answer as a `DeviceSource`."""
         gpus = [self._gpu(index, row) for index, row in enumerate(self.scene.gpus)]
         samples = tuple(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.base.cgroup_owner import USUAL, PodCgroups
-from exporter.devices import DeviceSource, DevicesSample
+from exporter.devices import DeviceSource, DevicesSample, Identify
 from exporter.devices.kernel.cgroups import Group, counted_here, read_dmem, read_groups
 from exporter.devices.kernel.dmem import address
 from exporter.devices.kernel.tree import Tree
@@ -53,10 +53,10 @@ class Counting:
         self._pods = pods
         self._thread = DriverThread(deadline, "dmem")
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
         """Ask the source, and add the counts."""
         counts = await self._count()
-        sample = await self.source.sample(only)
+        sample = await self.source.sample(only, identify)
         return replace(
             sample,
             samples=tuple(counted(gpu, counts) for gpu in sample.samples),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.base.cgroup_owner import USUAL, PodCgroups
-from exporter.devices import DevicesSample
+from exporter.devices import DevicesSample, Identify
 from exporter.devices.kernel.assembling import Engines, Files, assemble
 from exporter.devices.kernel.cards import Card, partition_names, read_cards
 from exporter.devices.kernel.cgroups import Dmem, read_dmem
@@ -99,7 +99,7 @@ class KernelSource:
         cards = await reader.thread.run(lambda: self._cards(self._sys(reader)))
         return frozenset(card.vendor for card in cards)
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
         """Read everything. `only` selects what is returned; all is read, because a process may hold several GPUs."""
         before, reader = self._engines, self._reader
         for free in [reading for reading in self._left if reading.asking.pod is None]:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Self
 
-from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError
+from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError, Identify
 from exporter.devices.errors import LibraryError
 from exporter.devices.nvml.errors import AccessLostError, advice
 from exporter.devices.nvml.events import XidListener
@@ -97,13 +97,13 @@ class NvmlSource(LibrarySource):
             source._xids.start()
         return source
 
-    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+    async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
         """
-        Read everything about all GPUs, or about those in `only`.
+        Read everything about all GPUs, or about those in `only`; then `identify` the processes.
 
         Raises DriverReplacedError and DriverAccessLostError, see the table above.
         """
-        sample = await super().sample(only)
+        sample = await super().sample(only, identify)
         if only is None and not any(fault.reason == "driver_hung" for fault in sample.faults):
             self._watch_access(sample)
         return self._with_xids(sample)
