@@ -60,7 +60,13 @@ class Family:
     def of(self, rows: Iterable[Row]) -> Metric:
         """Build the family from rows; rows with an unknown value are left out."""
         metric = Metric(self.name.removesuffix("_total").removesuffix("_info"), self.help, self.kind)
-        metric.samples = [Sample(self.name, labels, value) for labels, value in rows if value is not None]
+        name = self.name
+        metric.samples = [
+            # Sample's own constructor takes twice as long, and the page of 8 GPUs has a thousand of them.
+            tuple.__new__(Sample, (name, labels, value, None, None, None))
+            for labels, value in rows
+            if value is not None
+        ]
         return metric
 
     def counted(self, bounds: Sequence[float], rows: Iterable[tuple[dict[str, str], Sequence[int], float]]) -> Metric:
