@@ -9,6 +9,7 @@ The rule: a simulated or recorded node replaces all three sources, never one of 
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -73,7 +74,9 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     log_choice(pods, in_a_pod=IN_A_POD in os.environ)  # not before: where there is no driver, only that is said
     if config.devices.names is None:
         log.info("devices.opened", sources=devices.name, note="a driver installed later is read after a restart")
-    host = ProcFs(proc, pods=pods, trusted=config.node.trust_pid_namespace, remember=Remembered(proc))
+    trusted = config.node.trust_pid_namespace  # then the PIDs of another /proc than ours may be of another namespace
+    remembered = Remembered(proc, pidfds=not trusted or proc == Path("/proc"))
+    host = ProcFs(proc, pods=pods, trusted=trusted, remember=remembered)
     return Sources(devices, host, _names(config, clock, limited), config.node.name)
 
 

@@ -6,7 +6,7 @@ What comes in: raw PIDs as the driver printed them. What goes out: a `HostSample
 The rule: each answer is about one process, and fresh. A PID is read through its opened folder, which the kernel ties to
 the process. Once the process is gone, the folder gives ENOENT or ESRCH, even if another process has the PID by then. So
 state, start time and cgroup cannot come from two processes. "Gone" is an answer; "hidden" is not, it is `unreadable`.
-With `remember`, a process that was read before is confirmed by its start time alone (`exporter.host.remembered`).
+With `remember`, a process that was read before is confirmed to be the same one (`exporter.host.remembered`).
 """
 
 import os
@@ -97,6 +97,8 @@ class ProcFs:
         processes: dict[int, HostProcess] = {}
         odd = _Odd(self._pods)
         remembered = self._remembered
+        if remembered is not None:
+            remembered.look()
         for pid in pids:
             if remembered is not None and (known := remembered.again(pid)) is not None:
                 processes[pid] = known

@@ -86,12 +86,13 @@ class NodeLabels:
 
     def device(self, key: DeviceKey, **more: str) -> Labels:
         """Make a device's labels. `gpu_instance` is empty for a GPU with MIG off, because 0 can be an instance's id."""
-        instance = "" if key.gpu_instance is None else str(key.gpu_instance)
-        return self.gpu(key.uuid, gpu_instance=instance, **more)
+        return self.gpu(key.uuid, gpu_instance=_instance(key), **more)
 
     def container(self, namespace: str, pod: str, container: str, key: DeviceKey, **more: str) -> Labels:
         """Make the labels of a container on a device; `container` is empty for the whole pod."""
-        return self.device(key, namespace=namespace, pod=pod, container=container, **more)
+        if more:
+            return self.device(key, namespace=namespace, pod=pod, container=container, **more)
+        return _container(self._node, self._index.get(key.uuid, ""), (namespace, pod, container), key)
 
 
 def known_gpus(snapshot: Snapshot) -> dict[GpuUuid, int]:
@@ -137,6 +138,18 @@ def _made(node: str, names: tuple[str, ...], values: tuple[str, ...]) -> Labels:
 def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return one object for equal names. Each kept series would have a copy, or a pair for each label: half a kB."""
     return names
+
+
+@lru_cache(maxsize=KEPT)
+def _container(node: str, index: str, workload: tuple[str, str, str], key: DeviceKey) -> Labels:
+    """Make the labels that each page asks for most often: to find them here takes a tenth of the way there."""
+    namespace, pod, container = workload
+    device = {"gpu": index, "uuid": key.uuid, "gpu_instance": _instance(key)}
+    return labelled(node, **device, namespace=namespace, pod=pod, container=container)
+
+
+def _instance(key: DeviceKey) -> str:
+    return "" if key.gpu_instance is None else str(key.gpu_instance)
 
 
 @lru_cache(maxsize=KEPT)

@@ -39,6 +39,7 @@ class PageText:
     def __init__(self, *, openmetrics: bool, exported: bool) -> None:
         self._openmetrics = openmetrics
         self._exported = exported
+        self._kept = "exported" if exported else "text"
 
     def head(self, metric: Metric) -> str:
         """Write what stands above the samples of a family: help and type."""
@@ -46,23 +47,21 @@ class PageText:
 
     def lines(self, samples: Iterable[Sample]) -> str:
         """Write samples, a line each."""
-        written = self._of_exported if self._exported else self._of_plain
+        kept, written = self._kept, self._labels
         # By index: to unpack a sample with `*_` makes a list of what is left over, and takes half as long again.
-        return "".join([f"{sample[0]}{written(sample[1])} {number(sample[2])}\n" for sample in samples])
+        return "".join(
+            [
+                f"{sample[0]}{getattr(sample[1], kept, None) or written(sample[1])} {number(sample[2])}\n"
+                for sample in samples
+            ]
+        )
 
-    def _of_plain(self, labels: dict[str, str]) -> str:
-        if not isinstance(labels, Labels):
-            return _written(labels, exported=False)
-        if labels.text is None:
-            labels.text = _written(labels, exported=False)
-        return labels.text
-
-    def _of_exported(self, labels: dict[str, str]) -> str:
-        if not isinstance(labels, Labels):
-            return _written(labels, exported=True)
-        if labels.exported is None:
-            labels.exported = _written(labels, exported=True)
-        return labels.exported
+    def _labels(self, labels: dict[str, str]) -> str:
+        """Write labels; those that are shared keep their text."""
+        text = _written(labels, exported=self._exported)
+        if isinstance(labels, Labels):
+            setattr(labels, self._kept, text)
+        return text
 
 
 def _written(labels: dict[str, str], *, exported: bool) -> str:

@@ -7,13 +7,16 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from driver.workload import until
+from exporter.host import remembered
 from exporter.host.procfs import ProcFs
-from exporter.host.remembered import KEPT, YOUNG, Remembered, boot_time
+from exporter.host.remembered import KEPT, SPARE, YOUNG, Remembered, boot_time
 from host.test_procfs import stat_line
 
 POD = "0::/kubepods/besteffort/pod11111111-1111-1111-1111-111111111111/" + "a" * 64 + "\n"
@@ -129,21 +132,116 @@ def sleeping() -> Iterator[int]:
         process.kill()
 
 
-def test_an_unchanged_process_costs_one_file(sleeping: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three system calls: open, read, close. The first look takes its folder and three files."""
-    later = boot_time() + 2 * YOUNG
-    source = ProcFs(Path("/proc"), trusted=True, remember=Remembered(Path("/proc"), lambda: later))
-    calls: Counter[str] = Counter()
-    for name in ("open", "read", "close"):
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What this process opens, reads and closes."""
+    counts: Counter[str] = Counter()
+    for name in ("open", "read", "close", "pidfd_open"):
         call = getattr(os, name)
 
         def counted(*given: Any, name: str = name, call: Any = call, **more: Any) -> Any:
-            calls[name] += 1
+            counts[name] += 1
             return call(*given, **more)
 
         monkeypatch.setattr(os, name, counted)
+    return counts
+
+
+def watching(*, pidfds: bool = True) -> ProcFs:
+    """The real /proc, at a time at which no process is young."""
+    later = boot_time() + 2 * YOUNG
+    return ProcFs(Path("/proc"), trusted=True, remember=Remembered(Path("/proc"), lambda: later, pidfds=pidfds))
+
+
+def test_an_unchanged_process_costs_one_file(sleeping: int, calls: Counter[str]) -> None:
+    """Without pidfds three system calls: open, read, close. The first look takes its folder and three files."""
+    source = watching(pidfds=False)
     first = source.sample([sleeping]).processes[sleeping]
     assert calls == {"open": 4, "read": 6, "close": 4}
     calls.clear()
     assert source.sample([sleeping]).processes[sleeping] is first
     assert calls == {"open": 1, "read": 1, "close": 1}
+
+
+def test_an_unchanged_process_with_a_pidfd_costs_no_file(sleeping: int, calls: Counter[str]) -> None:
+    """Its start is read once more after the pidfd was opened, because the PID may have been given anew before."""
+    source = watching()
+    first = source.sample([sleeping]).processes[sleeping]
+    assert calls == {"open": 5, "read": 7, "close": 5, "pidfd_open": 1}
+    calls.clear()
+    assert source.sample([sleeping]).processes[sleeping] is first
+    assert not calls
+
+
+@pytest.mark.parametrize("collected", [False, True], ids=["a zombie", "gone"])
+def test_a_process_with_a_pidfd_that_ends_is_seen_at_once(*, collected: bool) -> None:
+    """Also before its parent has heard of it; and its pidfd is closed."""
+    source = watching()
+    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert source.sample([process.pid]).processes[process.pid].alive
+        assert source.sample([process.pid]).processes[process.pid].alive
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if collected:
+            process.wait()
+        found = source.sample([process.pid]).processes.get(process.pid)
+        assert found is None if collected else (found is not None and not found.alive)
+    assert len(os.listdir("/proc/self/fd")) == files  # noqa: PTH208
+
+
+def test_a_process_whose_leader_has_ended_lives_while_a_thread_does() -> None:
+    """The pidfd of a process is ready when its last thread has ended."""
+    source = watching()
+    program = (
+        "import ctypes, threading, time; threading.Thread(target=input).start(); ctypes.CDLL(None).pthread_exit(0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "the leader's end")
+        for _ in range(2):
+            assert source.sample([process.pid]).processes[process.pid].alive
+        process.kill()
+
+
+@pytest.mark.parametrize("reason", ["refused", "too many files", "given anew"])
+def test_a_process_without_a_pidfd_is_confirmed_by_its_start(
+    sleeping: int, calls: Counter[str], monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """A seccomp profile may forbid pidfds, and not every file of the daemon is for them."""
+    source = watching()
+    memory = source._remembered
+    assert memory is not None
+    if reason == "refused":
+
+        def refused(_pid: int) -> int:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "pidfd_open", refused)
+    elif reason == "too many files":
+        memory._most = 0
+    else:  # what the pidfd was opened for is gone, and so is the process of the first look
+        monkeypatch.setattr(os, "pidfd_open", lambda _pid: os.open("/dev/null", os.O_RDONLY))
+        answers = iter([False])
+        real = remembered._is_there
+        monkeypatch.setattr(remembered, "_is_there", lambda *given: next(answers, True) and real(*given))
+    first = source.sample([sleeping]).processes[sleeping]
+    calls.clear()
+    assert source.sample([sleeping]).processes[sleeping] is first
+    assert calls == {"open": 1, "read": 1, "close": 1}
+
+
+def test_as_many_pidfds_are_kept_as_there_are_processes() -> None:
+    """Processes that left the GPU and live on are let go of, a minute later."""
+    now = boot_time() + 2 * YOUNG
+    memory = Remembered(Path("/proc"), lambda: now, pidfds=True)
+    source = ProcFs(Path("/proc"), trusted=True, remember=memory)
+    with ExitStack() as stack:
+        many = [stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(SPARE + 2)]
+        source.sample([one.pid for one in many])
+        assert len(memory._pid) == SPARE + 2
+        now += KEPT
+        source.sample([many[0].pid])
+        assert len(memory._pid) == 1
+        for one in many:
+            one.kill()
