@@ -18,6 +18,8 @@ ALLOWED = {
     # (file, what is used): reason
     ("__main__.py", "signal.signal"): "it sets the handlers of its own process",
     ("base/text_files.py", "os.open"): "an opener: `open` passes it the flags of reading",
+    ("devices/nvml/events.py", "signal.pthread_kill"): "ends a wait of its own thread",
+    ("devices/nvml/events.py", "signal.signal"): "the handler of that signal, in its own process",
     ("devices/nvml/hardware.py", "gpu_reset"): "the name of an answer: what the driver says that a GPU needs",
     ("devices/nvml/hardware.py", "drain_and_reset"): "the same",
     ("devices/nvml/hardware.py", "bus_reset"): "the same",
@@ -30,6 +32,7 @@ ALLOWED = {
     ("devices/nvml/library.py", "nvmlEventSetFree"): "the end of that queue",
     ("devices/nvml/library.py", "nvmlDeviceRegisterEvents"): "asks for events; each process has its own registration",
     ("devices/thread.py", "put"): "a queue in memory",
+    ("host/remembered.py", "os.pidfd_open"): "it waits for the end of a process; to signal takes pidfd_send_signal",
     ("kube/client.py", "POST"): "SelfSubjectAccessReview: asks for the daemon's own rights, and stores nothing",
     ("recording/writer.py", "os.open"): "the recording that --record names",
     ("recording/writer.py", "os.write"): "the same",

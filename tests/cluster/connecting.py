@@ -2,7 +2,7 @@
 Connections to a bed's API server that are all closed when their session is.
 
 In: what to trust. Out: a connector for an aiohttp session. Law: no socket outlives it. aiohttp waits for connections at
-rest only. One that was left in its midst, or was too old, waits for the server's answer to TLS's farewell; a loop that
+rest only. One that was left in its midst, or was too old, waits for the server's answer to TLS's farewell. A loop that
 ends meanwhile leaves its socket behind.
 """
 
