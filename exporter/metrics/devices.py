@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from exporter.api.document import describe_device
-from exporter.metrics.family import Figure, figure, info
+from exporter.metrics.family import Figure, Kept, Lasting, figure, info
 from exporter.metrics.labels import LEAF, NodeLabels
 from exporter.model import Device, Snapshot
 
@@ -74,11 +74,17 @@ FIGURES: tuple[Figure, ...] = (
 
 FAMILIES = (INFO, *(family for family, _ in FIGURES))
 
+_INFO: Kept[Metric] = Kept()
+
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the info and the figures of each device."""
     labels_of = NodeLabels(snapshot).device
-    yield INFO.of((labels_of(device.key, **_description(device)), 1) for device in snapshot.devices)
+    basis = (snapshot.node, [(device.key, device.gpu.index, _description(device)) for device in snapshot.devices])
+    if (described := _INFO.of(basis)) is None:
+        info = ((labels_of(device.key, **_description(device)), 1) for device in snapshot.devices)
+        described = _INFO.keep(basis, INFO.of(info, Lasting))
+    yield described
     rows = [(labels_of(device.key), describe_device(device, snapshot)) for device in snapshot.devices]
     for family, read in FIGURES:
         yield family.of((labels, read(device)) for labels, device in rows)

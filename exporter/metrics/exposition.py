@@ -191,10 +191,11 @@ def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes | None]:
             filled = 0
         if metric is None:
             continue
-        above, first = text.head(metric), 0
-        while samples := metric.samples[first : first + SLICE - filled]:
-            yield (above + text.lines(samples)).encode()
-            above, first, filled = "", first + len(samples), filled + len(samples)
+        first, end = 0, len(metric.samples)
+        while first < end:
+            last = min(end, first + SLICE - filled)
+            yield text.part(metric, first, last)
+            first, filled = last, filled + last - first
             if filled == SLICE:
                 yield None
                 filled = 0

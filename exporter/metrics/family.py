@@ -2,7 +2,8 @@
 A metric family as promised: name, type, labels, help.
 
 What comes in: rows of (labels, value). What goes out: prometheus_client's `Metric`, built anew for each page, so that
-a container that has ended is not on the next page.
+a container that has ended is not on the next page. A `Lasting` one is built anew when anything that it is made of has
+changed.
 
 The rule: **a row whose value is None has no sample.** Zero is written only if zero was measured. A collector that works
 on each container or pod of the node pauses in between.
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from operator import attrgetter
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from prometheus_client.core import Metric, Sample
 
@@ -41,6 +42,31 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
+class Lasting(Metric):
+    """A family that stays the same for many pages, and its text by the form of a page."""
+
+    def __init__(self, name: str, documentation: str, typ: str) -> None:
+        super().__init__(name, documentation, typ)
+        self.texts: dict[tuple[bool, bool], bytes] = {}
+
+
+class Kept(Generic[T]):
+    """What a collector made last, for as long as it would be made of the same."""
+
+    def __init__(self) -> None:
+        self._basis: object = None
+        self._made: T | None = None
+
+    def of(self, basis: object) -> T | None:
+        """Return what was made of an equal basis; None if it has to be made. Equal objects are mostly the same ones."""
+        return self._made if self._basis == basis else None
+
+    def keep(self, basis: object, made: T) -> T:
+        """Keep what was made; its families are `Lasting` ones."""
+        self._basis, self._made = basis, made
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """
@@ -57,9 +83,9 @@ class Family:
     labels: tuple[str, ...]
     help: str
 
-    def of(self, rows: Iterable[Row]) -> Metric:
+    def of(self, rows: Iterable[Row], made: type[Metric] = Metric) -> Metric:
         """Build the family from rows; rows with an unknown value are left out."""
-        metric = Metric(self.name.removesuffix("_total").removesuffix("_info"), self.help, self.kind)
+        metric = made(self.name.removesuffix("_total").removesuffix("_info"), self.help, self.kind)
         name = self.name
         metric.samples = [
             # Sample's own constructor takes twice as long, and the page of 8 GPUs has a thousand of them.

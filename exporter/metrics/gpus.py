@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import Metric
 
 from exporter.api.document import describe_gpu
-from exporter.metrics.family import Family, Figure, counter, figure, gauge, info
+from exporter.metrics.family import Family, Figure, Kept, Lasting, Row, counter, figure, gauge, info
 from exporter.metrics.labels import GPU, NodeLabels, known_gpus
-from exporter.model import Gpu, Snapshot
+from exporter.model import Gpu, GpuUuid, Snapshot
 
 INFO = info(
     "gpu_info",
@@ -40,6 +40,9 @@ FIGURES: tuple[Figure, ...] = (
         "gpu_memory_temperature_celsius",
         "Temperature of the GPU's memory in degrees Celsius (NVIDIA only: NVML field MEMORY_TEMP).",
     ),
+)
+
+CONDITION: tuple[Figure, ...] = (
     figure(
         "gpu_power_limit_watts",
         "Power in watts below which the driver keeps the GPU, by the lowest of its limits; read once a minute (NVIDIA "
@@ -96,6 +99,10 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         ),
         lambda gpu: gpu.health.ecc_errors,
     ),
+)
+"""Families with a last label for the clock, reason or severity."""
+
+CONDITION_PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
     (
         gauge(
             "gpu_temperature_threshold_celsius",
@@ -151,7 +158,7 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         lambda gpu: gpu.hardware.nvlink_errors,
     ),
 )
-"""Families with a last label for the clock, reason or severity, and the like."""
+"""Those of what changes seldom (`Hardware`)."""
 
 XIDS = counter(
     "gpu_xid_errors_total",
@@ -167,44 +174,78 @@ LAST_XID = gauge(
     "No sample before the first.",
 )
 
-FAMILIES = (INFO, VBIOS, UP, *(family for family, _ in (*FIGURES, *PARTS)), XIDS, LAST_XID)
+FAMILIES = (
+    *(INFO, VBIOS, UP),
+    *(family for family, _ in (*FIGURES, *CONDITION, *PARTS, *CONDITION_PARTS)),
+    *(XIDS, LAST_XID),
+)
+
+_SELDOM: Kept[tuple[list[Metric], list[Metric], list[Metric]]] = Kept()
+_XIDS: Kept[list[Metric]] = Kept()
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield info, figures and XID errors of each physical GPU."""
     labels = NodeLabels(snapshot)
-    labels_of, with_each = labels.gpu, labels.gpu_each
     known = known_gpus(snapshot)
-    rows = [(labels_of(gpu.uuid), gpu) for gpu in snapshot.gpus]
+    rows = [(labels.gpu(gpu.uuid), gpu) for gpu in snapshot.gpus]
     answered = {gpu.uuid for gpu in snapshot.gpus}
-    silent = [labels_of(uuid) for uuid in snapshot.gpus_present if uuid not in answered]
-    yield INFO.of((labels_of(gpu.uuid, **_description(gpu)), 1) for gpu in snapshot.gpus)
-    yield VBIOS.of(
-        (labels_of(gpu.uuid, vbios_version=version), 1)
-        for gpu in snapshot.gpus
-        if (version := gpu.hardware.vbios_version)
-    )
+    silent = [labels.gpu(uuid) for uuid in snapshot.gpus_present if uuid not in answered]
+    basis = (snapshot.node, [(gpu.uuid, gpu.index, gpu.hardware, *_description(gpu).values()) for gpu in snapshot.gpus])
+    if (seldom := _SELDOM.of(basis)) is None:
+        seldom = _SELDOM.keep(basis, _seldom(snapshot, labels))
+    described, condition, condition_parts = seldom
+    yield from described
     yield UP.of([*((labels, 1) for labels, _ in rows), *((labels, 0) for labels in silent)])
-    described = [(labels, describe_gpu(gpu)) for labels, gpu in rows]
+    figures = [(labels, describe_gpu(gpu)) for labels, gpu in rows]
     for family, read in FIGURES:
-        yield family.of((labels, read(gpu)) for labels, gpu in described)
+        yield family.of((labels, read(gpu)) for labels, gpu in figures)
+    yield from condition
     for family, read_all in PARTS:
-        label = family.labels[-1]
-        yield family.of(
-            row
-            for gpu in snapshot.gpus
-            if (values := read_all(gpu))
-            for row in zip(with_each(gpu.uuid, label, values), values.values(), strict=True)
-        )
-    # Also for GPUs that do not answer: then their XID errors matter most.
-    xids = [
+        yield family.of(_each(family, read_all, snapshot, labels))
+    yield from condition_parts
+    errors = (snapshot.node, known, snapshot.xid_errors)
+    if (xids := _XIDS.of(errors)) is None:
+        xids = _XIDS.keep(errors, _xids(snapshot, labels, known))
+    yield from xids
+
+
+def _seldom(snapshot: Snapshot, labels: NodeLabels) -> tuple[list[Metric], list[Metric], list[Metric]]:
+    """Make the families of what does not change, or seldom: info and VBIOS; the condition; its parts."""
+    gpus = snapshot.gpus
+    versions = ((gpu.uuid, gpu.hardware.vbios_version) for gpu in gpus)
+    info = ((labels.gpu(gpu.uuid, **_description(gpu)), 1) for gpu in gpus)
+    vbios = ((labels.gpu(uuid, vbios_version=version), 1) for uuid, version in versions if version)
+    figures = [(labels.gpu(gpu.uuid), describe_gpu(gpu)) for gpu in gpus]
+    return (
+        [INFO.of(info, Lasting), VBIOS.of(vbios, Lasting)],
+        [family.of(((own, read(gpu)) for own, gpu in figures), Lasting) for family, read in CONDITION],
+        [family.of(_each(family, read_all, snapshot, labels), Lasting) for family, read_all in CONDITION_PARTS],
+    )
+
+
+def _each(
+    family: Family, read_all: Callable[[Gpu], Mapping[str, float]], snapshot: Snapshot, labels: NodeLabels
+) -> Iterator[Row]:
+    """Make the rows of a family with a last label of its own."""
+    label = family.labels[-1]
+    for gpu in snapshot.gpus:
+        if values := read_all(gpu):
+            yield from zip(labels.gpu_each(gpu.uuid, label, values), values.values(), strict=True)
+
+
+def _xids(snapshot: Snapshot, labels: NodeLabels, known: Mapping[GpuUuid, int]) -> list[Metric]:
+    """Make the families of XID errors, also of GPUs that do not answer: then they matter most."""
+    rows = [
         row
         for uuid in sorted(known, key=known.__getitem__)
         if (errors := snapshot.xid_errors.get(uuid))
-        for row in zip(with_each(uuid, "xid", map(str, errors)), errors.values(), strict=True)
+        for row in zip(labels.gpu_each(uuid, "xid", map(str, errors)), errors.values(), strict=True)
     ]
-    yield XIDS.of((own, errors.count) for own, errors in xids)
-    yield LAST_XID.of((own, errors.last_at) for own, errors in xids)
+    return [
+        XIDS.of(((own, errors.count) for own, errors in rows), Lasting),
+        LAST_XID.of(((own, errors.last_at) for own, errors in rows), Lasting),
+    ]
 
 
 def _description(gpu: Gpu) -> dict[str, str]:

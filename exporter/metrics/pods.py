@@ -5,7 +5,9 @@ What comes in: the snapshot. What goes out: one series per namespace and pod nam
 use a device or have one allocated get a series.
 """
 
-from exporter.metrics.family import Families, Row, info, with_rests
+from prometheus_client.core import Metric
+
+from exporter.metrics.family import Families, Kept, Lasting, Row, info, with_rests
 from exporter.metrics.labels import NodeLabels
 from exporter.model import Pod, Snapshot
 
@@ -19,13 +21,18 @@ INFO = info(
 
 FAMILIES = (INFO,)
 
+_INFO: Kept[Metric] = Kept()
+
 
 def collect(snapshot: Snapshot) -> Families:
     """Yield `gpusteward_pod_info`."""
-    labels = NodeLabels(snapshot)
-    rows: list[Row] = []
-    yield from with_rests(((labels.of(**_description(pod)), 1) for pod in _newest(snapshot)), rows)
-    yield INFO.of(rows)
+    newest = _newest(snapshot)
+    basis = (snapshot.node, newest)
+    if (described := _INFO.of(basis)) is None:
+        labels, rows = NodeLabels(snapshot), list[Row]()
+        yield from with_rests(((labels.of(**_description(pod)), 1) for pod in newest), rows)
+        described = _INFO.keep(basis, INFO.of(rows, Lasting))
+    yield described
 
 
 def _description(pod: Pod) -> dict[str, str]:

@@ -18,6 +18,7 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.utils import floatToGoString
 
+from exporter.metrics.family import Lasting
 from exporter.metrics.labels import EXPORTED, Labels
 
 EOF = "# EOF\n"
@@ -40,6 +41,18 @@ class PageText:
         self._openmetrics = openmetrics
         self._exported = exported
         self._kept = "exported" if exported else "text"
+
+    def part(self, metric: Metric, first: int, last: int) -> bytes:
+        """Write the samples of a family from `first` to `last`, the first ones with what stands above them."""
+        lasting = metric if isinstance(metric, Lasting) and last - first == len(metric.samples) else None
+        form = self._openmetrics, self._exported
+        if lasting is not None and (known := lasting.texts.get(form)) is not None:
+            return known
+        above = "" if first else self.head(metric)
+        text = (above + self.lines(metric.samples[first:last])).encode()
+        if lasting is not None:
+            lasting.texts[form] = text
+        return text
 
     def head(self, metric: Metric) -> str:
         """Write what stands above the samples of a family: help and type."""

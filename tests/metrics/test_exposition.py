@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Any
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from prometheus_client.core import Metric, Sample
 
 from builders import GIB, TAKEN_AT, device, gpu, leaf, memory, pod, snapshot, usage
+from exporter.metrics import devices, gpus, pods
 from exporter.metrics.exposition import Exposition
 from exporter.metrics.family import Family, Row
 from exporter.metrics.labels import LONGEST, written
 from exporter.metrics.text import PageText
-from exporter.model import Snapshot
+from exporter.model import Sharing, Snapshot, XidErrors
 from exporter.rounds.latest import Latest
 from scraped import families, series
 
@@ -68,6 +70,49 @@ async def test_one_rendering_serves_every_scraper_of_a_round() -> None:
     assert after is not before
     assert b"gpusteward_rounds_total{" in after.body
     assert before.body != after.body
+
+
+def changed(what: str) -> Snapshot:
+    """The next round, in which one thing is different of what mostly lasts."""
+    before = one_gpu(round=2, monotonic=5005, queue="other" if what == "a queue" else "")
+    (one,), (there,) = before.gpus, before.devices
+    match what:
+        case "a recovery action":
+            one = replace(one, hardware=replace(one.hardware, recovery_action="gpu_reset"))
+        case "an index":
+            one, there = replace(one, index=3), replace(there, gpu=replace(there.gpu, index=3))
+        case "a driver":
+            one = replace(one, driver_version="999.1")
+        case "a way to share":
+            there = replace(there, sharing=Sharing.MPS)
+        case "an XID error":
+            return replace(before, xid_errors={one.uuid: {79: XidErrors(1, 4990.0)}})
+        case "a GPU":
+            return replace(before, gpus=(), gpus_present={one.uuid: one.index})
+    return replace(before, gpus=(one,), devices=(there,), gpus_present={one.uuid: one.index})
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("a recovery action", "an index", "a driver", "a way to share", "an XID error", "a GPU", "a queue"),
+        "a node",
+    ],
+)
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+async def test_what_lasts_is_written_anew_when_it_changes(what: str, accept: str) -> None:
+    """A page on which a kept family was changed is the page of a daemon that has just started."""
+    latest = Latest()
+    exposing = exposition(latest)
+    await publish(latest, one_gpu())
+    exposing.page(now=5000, interval=5, accept=accept)
+    now = replace(changed(what), node="other") if what == "a node" else changed(what)
+    await publish(latest, now)
+    page = exposing.page(now=5005, interval=5, accept=accept).body
+    for kept in (gpus._SELDOM, gpus._XIDS, devices._INFO, pods._INFO):
+        kept.keep(None, None)  # type: ignore[arg-type]
+    again = exposition(latest).page(now=5005, interval=5, accept=accept).body
+    assert page == again
 
 
 async def test_a_failed_round_is_seen_though_it_brings_no_snapshot() -> None:
@@ -121,8 +166,8 @@ async def test_between_two_turns_of_the_loop_one_slice_is_rendered(monkeypatch: 
     async def turn(_seconds: float) -> None:
         turns.append({})
 
-    def collected(family: Family, rows: Iterable[Row]) -> Metric:
-        metric = collect(family, rows)
+    def collected(family: Family, rows: Iterable[Row], made: type[Metric] = Metric) -> Metric:
+        metric = collect(family, rows, made)
         turns[-1]["collected"] = max(len(metric.samples), turns[-1].get("collected", 0))
         return metric
 
@@ -144,12 +189,12 @@ async def test_between_two_turns_of_the_loop_some_containers_and_pods_are_descri
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With 2,048 containers all of them took 25 ms in one stretch, in which no scrape and no probe was answered."""
-    pods = [pod(uid=f"p{number}", name=f"p{number}") for number in range(30)]
     latest = Latest()
-    await publish(latest, snapshot(device(gpu()), usages=[usage(workload, leaf()) for workload in pods], pods=pods))
     exposing = exposition(latest)
-    for scrape in (4990, 5000):
+    for scrape, first in ((4990, "p"), (5000, "q")):
+        pods = [pod(uid=f"{first}{number}", name=f"{first}{number}") for number in range(30)]
         exposing.page(now=scrape, interval=5)
+        await publish(latest, snapshot(device(gpu()), usages=[usage(workload, leaf()) for workload in pods], pods=pods))
     turns = [Counter[str]()]
 
     async def turn(_seconds: float) -> None:
