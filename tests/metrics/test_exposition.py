@@ -115,6 +115,16 @@ async def test_what_lasts_is_written_anew_when_it_changes(what: str, accept: str
     assert page == again
 
 
+async def test_what_lasts_has_the_names_that_were_asked_for() -> None:
+    """A page with the other names of workloads does not get the text that was kept for one with the usual names."""
+    latest = Latest()
+    await publish(latest, one_gpu())
+    plain = exposition(latest).page(now=5000, interval=5).body
+    exported = Exposition(latest, node="n", version="1", exported=True).page(now=5000, interval=5).body
+    assert plain.count(b"exported_pod=") == 0
+    assert exported.count(b"exported_pod=") == plain.count(b",pod=") > 0
+
+
 async def test_a_failed_round_is_seen_though_it_brings_no_snapshot() -> None:
     """The counter of failures moves on the page while the snapshot stays the same."""
     latest = Latest()
