@@ -9,7 +9,6 @@ The rule: a simulated or recorded node replaces all three sources, never one of 
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
@@ -74,8 +73,8 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     log_choice(pods, in_a_pod=IN_A_POD in os.environ)  # not before: where there is no driver, only that is said
     if config.devices.names is None:
         log.info("devices.opened", sources=devices.name, note="a driver installed later is read after a restart")
-    trusted = config.node.trust_pid_namespace  # then the PIDs of another /proc than ours may be of another namespace
-    remembered = Remembered(proc, pidfds=not trusted or proc == Path("/proc"))
+    trusted = config.node.trust_pid_namespace  # then the PIDs may be of another namespace than pidfds are opened in
+    remembered = Remembered(proc, pidfds=not trusted)
     host = ProcFs(proc, pods=pods, trusted=trusted, remember=remembered)
     return Sources(devices, host, _names(config, clock, limited), config.node.name)
 

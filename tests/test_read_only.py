@@ -18,8 +18,6 @@ ALLOWED = {
     # (file, what is used): reason
     ("__main__.py", "signal.signal"): "it sets the handlers of its own process",
     ("base/text_files.py", "os.open"): "an opener: `open` passes it the flags of reading",
-    ("devices/nvml/events.py", "signal.pthread_kill"): "ends a wait of its own thread",
-    ("devices/nvml/events.py", "signal.signal"): "the handler of that signal, in its own process",
     ("devices/nvml/hardware.py", "gpu_reset"): "the name of an answer: what the driver says that a GPU needs",
     ("devices/nvml/hardware.py", "drain_and_reset"): "the same",
     ("devices/nvml/hardware.py", "bus_reset"): "the same",

@@ -119,6 +119,24 @@ class Session:
         return known
 
 
+class _Announced(Collection[int]):
+    """PIDs, each of which is announced before it is looked at: the deadline is for one process, not for all."""
+
+    def __init__(self, pids: Collection[int], beat: Beat) -> None:
+        self._pids, self._beat = pids, beat
+
+    def __iter__(self) -> Iterator[int]:
+        for pid in self._pids:
+            self._beat("a look at a process in /proc")
+            yield pid
+
+    def __len__(self) -> int:
+        return len(self._pids)
+
+    def __contains__(self, pid: object) -> bool:
+        return pid in self._pids
+
+
 class LibrarySource:
     """All devices of one library on this node; `make` gets the beat of the thread. One caller at a time."""
 
@@ -138,19 +156,20 @@ class LibrarySource:
 
     async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
         """Read everything about all devices, or about those in `only`; then `identify` the processes."""
-        known = self._known
+        known, asked = self._known, self._devices.driver
 
         def read() -> tuple[DevicesSample, Knowledge]:
+            nonlocal asked
             sample, now = self._session.sample(only, known)
             if identify is not None:
-                self._thread.beat("reading the processes in /proc")
-                sample = replace(sample, host=identify(sample.pids))
+                asked = "the kernel"
+                sample = replace(sample, host=identify(_Announced(sample.pids, self._thread.beat)))
             return sample, now
 
         try:
             sample, self._known = await self._thread.run(read)
         except DriverHungError as error:
-            fault = Fault("devices", "driver_hung", f"{self._devices.driver} hangs: {error}")
+            fault = Fault("devices", "driver_hung", f"{asked} hangs: {error}")
             return DevicesSample(known.present, faults=(fault,))
         return sample
 

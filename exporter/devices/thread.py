@@ -112,23 +112,23 @@ class DriverThread:
             self._thread.start()
         self._queue.put(_Job(work, loop, future))
 
-        timer: asyncio.TimerHandle
-
-        def look() -> None:
-            nonlocal timer
-            try:
-                self._refuse_if_hung()
-            except DriverHungError as error:
-                if not future.done():
-                    future.set_exception(error)
-            else:
-                timer = loop.call_later(self._patience(), look)
-
-        timer = loop.call_later(self._patience(), look)
+        timers: list[asyncio.TimerHandle] = []
+        self._watch(future, timers)
         try:
             return await future
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
+
+    def _watch(self, future: asyncio.Future[Any], timers: list[asyncio.TimerHandle]) -> None:
+        """End the wait for `future` once a call hangs; until then look again when the present one would."""
+        try:
+            self._refuse_if_hung()
+        except DriverHungError as error:
+            if not future.done():
+                future.set_exception(error)
+        else:
+            timers[:] = [future.get_loop().call_later(self._patience(), self._watch, future, timers)]
 
     def _patience(self) -> float:
         began = self._call_began

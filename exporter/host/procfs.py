@@ -96,7 +96,8 @@ class ProcFs:
         parse = cache(self._pods.owner)  # for this sample: the processes of a container share one text
         processes: dict[int, HostProcess] = {}
         odd = _Odd(self._pods)
-        remembered = self._remembered
+        # A look without PIDs may come while another thread, which is late, still asks.
+        remembered = self._remembered if pids else None
         if remembered is not None:
             remembered.look()
         for pid in pids:

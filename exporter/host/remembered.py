@@ -110,17 +110,22 @@ class Remembered:
             pidfd = os.pidfd_open(process.key.pid)
         except OSError:
             return None
-        if not _is_there(path, process):  # the PID may have been given anew before the pidfd was opened, not later
-            os.close(pidfd)
-            return None
-        self._ends.register(pidfd, select.EPOLLIN)
-        self._pid[pidfd] = process.key.pid
-        return pidfd
+        try:
+            if _is_there(path, process):  # the PID may have been given anew before the pidfd was opened, not later
+                self._ends.register(pidfd, select.EPOLLIN)
+                self._pid[pidfd] = process.key.pid
+                return pidfd
+        except OSError:
+            pass
+        os.close(pidfd)
+        return None
 
     def _drop(self, pid: int) -> None:
-        if (pidfd := self._known.pop(pid).pidfd) is not None:
+        pidfd = self._known.pop(pid).pidfd
+        if self._ends is not None and pidfd is not None:
             del self._pid[pidfd]
-            os.close(pidfd)  # which takes it out of the epoll set, too
+            self._ends.unregister(pidfd)  # to close it is not enough while a child has a copy
+            os.close(pidfd)
 
 
 def _is_there(path: str, process: HostProcess) -> bool:

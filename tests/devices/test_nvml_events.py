@@ -325,22 +325,6 @@ async def test_closing_lets_go_of_both_threads(fake_node: FakeNode, listening: L
     assert "nvml-events" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_closing_ends_a_wait_that_has_just_begun(
-    fake_node: FakeNode, listening: Listening, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wait of ten minutes is interrupted: the set is freed, and the library is shut down, within the second."""
-    monkeypatch.setattr("exporter.devices.nvml.events.SLICE_MS", 600_000)
-    fake_node.write(TWO)
-    source = await listening()
-    await asyncio.to_thread(until, lambda: fake_node.calls("nvmlEventSetWait"), "the wait", PATIENCE)
-    fake_node.reset_calls()
-
-    await source.close()
-
-    assert (fake_node.calls("nvmlEventSetFree"), fake_node.calls("nvmlShutdown")) == (1, 2)
-    assert "nvml-events" not in {thread.name for thread in threading.enumerate()}
-
-
 async def test_a_source_that_was_not_asked_does_not_listen(fake_node: FakeNode, nvml: Open) -> None:
     """Without `events` (a check, a test of the rounds) there is one thread, and no counter."""
     fake_node.write(TWO)

@@ -2,14 +2,19 @@
 
 import asyncio
 import contextlib
+import gc
 import threading
+import time
+import weakref
+from collections.abc import Collection
+from dataclasses import replace
 
 import pynvml
 import pytest
 
 from driver.node import FakeNode, FakeProcess, FakeSample, GiB, gpus, until
 from exporter.devices.thread import DriverHungError, DriverThread, ThreadEndedError
-from exporter.model import GpuUuid
+from exporter.model import GpuUuid, HostSample
 from sources.nvml import Answered, Open, Program
 
 HANGING = "nvmlDeviceGetComputeRunningProcesses"
@@ -229,6 +234,72 @@ async def test_a_cancelled_round_makes_room_for_the_next(fake_node: FakeNode, nv
 
     assert len((await following).samples) == 2
     assert fake_node.calls(HANGING) == 3
+
+
+async def test_the_processes_are_identified_on_the_drivers_thread(fake_node: FakeNode, nvml: Open) -> None:
+    """Right after the lists, and with all of their PIDs; a source that is not asked to does not do it."""
+    fake_node.write([replace(one, processes=(FakeProcess(100 + number, GiB),)) for number, one in enumerate(gpus(2))])
+    source = await nvml()
+    asked: list[tuple[str, set[int]]] = []
+
+    def identify(pids: Collection[int]) -> HostSample:
+        assert len(pids) == 2 and 100 in pids
+        asked.append((threading.current_thread().name, {*pids}))
+        return HostSample(pid_domain_proven=True)
+
+    assert (await source.sample()).host is None and not asked
+    assert (await source.sample(None, identify)).host == HostSample(pid_domain_proven=True)
+    assert asked == [("nvml", {100, 101})]
+
+
+async def test_a_process_that_cannot_be_looked_at_is_not_the_drivers_fault(
+    fake_node: FakeNode, nvml: Open, answered: Answered
+) -> None:
+    """The deadline is for one process; the fault names the kernel, and the late work is dropped at the next process."""
+    fake_node.write([replace(one, processes=(FakeProcess(100 + number, GiB),)) for number, one in enumerate(gpus(4))])
+    source = await nvml(deadline=1.0)
+    release, looked = threading.Event(), list[int]()
+
+    def slow(pids: Collection[int]) -> HostSample:
+        for pid in pids:
+            time.sleep(0.3)  # less than the deadline; all four take longer
+            looked.append(pid)
+        return HostSample()
+
+    def hang(pids: Collection[int]) -> HostSample:
+        for pid in pids:
+            release.wait()
+            looked.append(pid)
+        return HostSample()
+
+    assert (await source.sample(None, slow)).faults == () and len(looked) == 4
+    looked.clear()
+    sample = await source.sample(None, hang)
+    (fault,) = sample.faults
+    assert fault.reason == "driver_hung"
+    assert fault.message == "the kernel hangs: a look at a process in /proc has not returned within 1 s"
+    assert sample.present.keys() == {gpu.uuid for gpu in fake_node.gpus}
+    release.set()
+    assert (await answered(source)).samples
+    assert len(looked) == 1
+
+
+async def test_an_answer_is_let_go_of_with_its_taker() -> None:
+    """No cycle keeps it until Python looks for cycles, which is after 50,000 objects."""
+
+    class Answer:
+        """As large as those of a driver."""
+
+    thread = DriverThread(deadline=1.0)
+    gc.disable()
+    try:
+        answer = weakref.ref(await thread.run(Answer))
+        await asyncio.sleep(0)
+        await thread.run(lambda: None)
+        assert answer() is None
+    finally:
+        gc.enable()
+    await thread.close(lambda: None, within=1.0)
 
 
 async def test_what_the_work_raises_reaches_who_asked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +15,14 @@ from typing import Any
 
 import pytest
 
+from driver.node import FakeNode, gpus
 from driver.workload import until
+from exporter.base.clock import SystemClock
+from exporter.config import parse_arguments, start
 from exporter.host import remembered
 from exporter.host.procfs import ProcFs
 from exporter.host.remembered import KEPT, SPARE, YOUNG, Remembered, boot_time
+from exporter.sources import open_sources
 from host.test_procfs import stat_line
 
 POD = "0::/kubepods/besteffort/pod11111111-1111-1111-1111-111111111111/" + "a" * 64 + "\n"
@@ -147,6 +153,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
+class Full:
+    """An epoll set that takes nothing: `fs.epoll.max_user_watches` is for all processes of a user."""
+
+    def poll(self, _timeout: float) -> list[tuple[int, int]]:
+        return []
+
+    def register(self, _file: int, _events: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def watching(*, pidfds: bool = True) -> ProcFs:
     """The real /proc, at a time at which no process is young."""
     later = boot_time() + 2 * YOUNG
@@ -204,7 +220,7 @@ def test_a_process_whose_leader_has_ended_lives_while_a_thread_does() -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("reason", ["refused", "too many files", "given anew"])
+@pytest.mark.parametrize("reason", ["refused", "too many files", "given anew", "too many watches"])
 def test_a_process_without_a_pidfd_is_confirmed_by_its_start(
     sleeping: int, calls: Counter[str], monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
@@ -220,15 +236,51 @@ def test_a_process_without_a_pidfd_is_confirmed_by_its_start(
         monkeypatch.setattr(os, "pidfd_open", refused)
     elif reason == "too many files":
         memory._most = 0
+    elif reason == "too many watches":
+        memory._ends = Full()  # type: ignore[assignment]
     else:  # what the pidfd was opened for is gone, and so is the process of the first look
         monkeypatch.setattr(os, "pidfd_open", lambda _pid: os.open("/dev/null", os.O_RDONLY))
         answers = iter([False])
         real = remembered._is_there
         monkeypatch.setattr(remembered, "_is_there", lambda *given: next(answers, True) and real(*given))
+    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     first = source.sample([sleeping]).processes[sleeping]
     calls.clear()
     assert source.sample([sleeping]).processes[sleeping] is first
     assert calls == {"open": 1, "read": 1, "close": 1}
+    assert len(os.listdir("/proc/self/fd")) == files  # noqa: PTH208
+
+
+def test_a_look_without_pids_leaves_the_memory_alone() -> None:
+    """It may come while another thread, which is late, still uses it."""
+    source = watching()
+    memory = source._remembered
+    assert memory is not None
+    with subprocess.Popen(["sleep", "60"]) as process:
+        source.sample([process.pid])
+        process.kill()
+        process.wait()
+        source.sample([])
+        assert process.pid in memory._known
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_pids_of_another_namespace_have_no_pidfds(
+    fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, trusted: bool
+) -> None:
+    """A pidfd is opened in our own PID namespace; with `trust_pid_namespace` the PIDs may be of another one."""
+    written = f"{{devices: nvml, node: {{name: n, host_root: {tmp_path}, trust_pid_namespace: {json.dumps(trusted)}}}}}"
+    (tmp_path / "config.yaml").write_text(written)
+    monkeypatch.setenv("FAKE_NVML_STATE", str(fake_node.folder))
+    fake_node.write(gpus(1))
+    fake_node.preload()
+    config, _ = start(parse_arguments([f"--config={tmp_path}/config.yaml"], {}, program="gpusteward", version="1"))
+    sources = await open_sources(config, SystemClock())
+    try:
+        assert isinstance(sources.host, ProcFs) and sources.host._remembered is not None
+        assert (sources.host._remembered._ends is None) == trusted
+    finally:
+        await sources.devices.close()
 
 
 def test_as_many_pidfds_are_kept_as_there_are_processes() -> None:

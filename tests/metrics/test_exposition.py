@@ -72,9 +72,17 @@ async def test_one_rendering_serves_every_scraper_of_a_round() -> None:
     assert before.body != after.body
 
 
+def rich(fact: Snapshot) -> Snapshot:
+    """The same with figures of each kind that mostly lasts."""
+    (one,) = fact.gpus
+    hardware = replace(one.hardware, vbios_version="96", nvlink_errors={"replay": 2}, recovery_action="none")
+    xids = {one.uuid: {31: XidErrors(2, 4000.0)}}
+    return replace(fact, gpus=(replace(one, hardware=hardware),), xid_errors=xids)
+
+
 def changed(what: str) -> Snapshot:
     """The next round, in which one thing is different of what mostly lasts."""
-    before = one_gpu(round=2, monotonic=5005, queue="other" if what == "a queue" else "")
+    before = rich(one_gpu(round=2, monotonic=5005, queue="other" if what == "a queue" else ""))
     (one,), (there,) = before.gpus, before.devices
     match what:
         case "a recovery action":
@@ -104,7 +112,7 @@ async def test_what_lasts_is_written_anew_when_it_changes(what: str, accept: str
     """A page on which a kept family was changed is the page of a daemon that has just started."""
     latest = Latest()
     exposing = exposition(latest)
-    await publish(latest, one_gpu())
+    await publish(latest, rich(one_gpu()))
     exposing.page(now=5000, interval=5, accept=accept)
     now = replace(changed(what), node="other") if what == "a node" else changed(what)
     await publish(latest, now)

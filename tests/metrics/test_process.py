@@ -21,6 +21,17 @@ def test_the_families_are_those_of_every_exporter() -> None:
     assert ours == theirs and STANDARD["The daemon's process"] == process.FAMILIES
 
 
+def test_the_figures_are_read_again_when_they_are_four_seconds_old() -> None:
+    """A page a second later has the same figures, and takes no file to write."""
+    now = 100.0
+    mine = process.Process(lambda: now)
+    first = [*mine.collect()]
+    now += 3.9
+    assert [*mine.collect()] == first and all(one is other for one, other in zip(mine.collect(), first, strict=True))
+    now += 0.2
+    assert all(one is not other for one, other in zip(mine.collect(), first, strict=True))
+
+
 @pytest.mark.daemon
 def test_the_daemon_shows_its_process(fake_node: FakeNode, start_daemon: StartDaemon) -> None:
     """Memory, CPU time, start and descriptors are the daemon's, without a label; its build has a revision."""

@@ -603,6 +603,28 @@ async def test_the_kernel_is_asked_beside_the_event_loop() -> None:
     assert snapshot.usages and threads and threading.get_ident() not in threads
 
 
+async def test_processes_that_the_device_source_identified_are_not_read_again() -> None:
+    """The source is given the kernel's side, and its answer is the round's; no thread is woken for it."""
+    world, host = node(1.0, held=GIB), Host()
+    original, asked = world.sample, list[frozenset[int]]()
+
+    class Once(Host):
+        def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+            asked.append(frozenset(pids))
+            return host.sample(pids, want_living=want_living)
+
+    async def identifying(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
+        answer = await original(only)
+        assert _identify is not None
+        return replace(answer, host=_identify(answer.pids))
+
+    world.sample = identifying  # type: ignore[method-assign]
+    sampler = Sampler(node="n", devices=world, host=Once(), inventory=world, beat=Beat(), clock=world.clock)
+    snapshot = await sampler.round()
+    assert [usage.memory_used for usage in snapshot.usages] == [GIB, GIB]
+    assert asked == [frozenset({10, 11})]
+
+
 async def test_the_living_are_counted_once_a_round_however_many_dead_numbers_there_are() -> None:
     """All of /proc is read at most once a round, for all GPUs together."""
     world = node(1.0, held=GIB)

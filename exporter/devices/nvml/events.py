@@ -14,8 +14,6 @@ a preview that repeats every XID; it is not read.
 """
 
 import asyncio
-import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,28 +21,19 @@ from collections.abc import Callable, Mapping
 from exporter.devices import DeviceError
 from exporter.devices.errors import REFUSED, LibraryError, UnsupportedError
 from exporter.devices.nvml.inventory import find_gpus
-from exporter.devices.nvml.library import EVENT_WAIT, NO_INSTANCE, Event, EventSet, Handle, Library
+from exporter.devices.nvml.library import NO_INSTANCE, Event, EventSet, Handle, Library
 from exporter.devices.opening import longer
 from exporter.devices.xids import COMMON, UNKNOWN
 from exporter.model import Fault, GpuUuid, XidCounts, XidErrors
 
-SLICE_MS = 4000
+SLICE_MS = 800
 """
-Milliseconds for one wait. The end of the daemon interrupts it.
+Milliseconds for one wait, and so the delay until the thread ends.
 
 Each wait without an event costs 0.4 to 0.6 ms of CPU on a node at rest, because the caches are cold. To sleep between
 two short looks would cost less, but a GPU that is lost ends the next look with an error: the XID that explains the loss
 would be thrown away with the set.
 """
-WAKE = signal.SIGURG
-"""
-The signal that ends a wait when the daemon ends; without our handler the kernel ignores it.
-
-nvml.h on nvmlEventSetWait: it "can return before specified timeout passes (e.g. when interrupt arrives)". A driver that
-does not is left waiting.
-"""
-AGAIN = 0.02
-"""Seconds between two such signals: one that comes right before the wait begins ends nothing."""
 LOOK_AGAIN = 60.0
 """Seconds between two searches for GPUs whose events could not be received before."""
 AWAY = 0
@@ -61,9 +50,6 @@ class XidListener:
         self._clock = clock
         self._library = Library(self._beat)
         self._ending = threading.Event()
-        self._ended = threading.Event()
-        self._released = threading.Event()
-        """Without it the thread could be gone when it is sent a signal, which may crash the process."""
         self._thread: threading.Thread | None = None
         self._call = ""
         self._call_began: float | None = None
@@ -78,8 +64,6 @@ class XidListener:
 
     def start(self) -> None:
         """Begin to listen. Earlier events are lost."""
-        with contextlib.suppress(ValueError):  # not in the main thread, where Python handles signals
-            signal.signal(WAKE, lambda *_: None)
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
         self._thread.start()
 
@@ -90,10 +74,9 @@ class XidListener:
 
     def faults(self) -> tuple[Fault, ...]:
         """Return the reasons why events cannot be received. They leave the round complete."""
-        began, call = self._call_began, self._call
-        allowed = self._deadline + (SLICE_MS / 1000 if call == EVENT_WAIT else 0.0)
-        if began is not None and time.monotonic() - began > allowed:
-            return (_fault(f"{call} has not returned within {allowed:g} s"),)
+        began = self._call_began
+        if began is not None and time.monotonic() - began > self._deadline:
+            return (_fault(f"{self._call} has not returned within {self._deadline:g} s"),)
         if self._trouble:
             return (_fault(self._trouble),)
         homeless = (_fault(f"{self._homeless} were of a GPU that did not report its UUID"),) if self._homeless else ()
@@ -102,15 +85,7 @@ class XidListener:
     async def close(self, within: float) -> None:
         """Release the driver; after `within` seconds leave the thread behind."""
         self._ending.set()
-        if self._thread is None or self._thread.ident is None:
-            return
-        until = time.monotonic() + within
-        while not self._ended.is_set() and time.monotonic() < until:
-            if self._call == EVENT_WAIT:  # no other call is interrupted
-                signal.pthread_kill(self._thread.ident, WAKE)
-            await asyncio.sleep(AGAIN)
-        self._released.set()
-        if self._ended.is_set():
+        if self._thread is not None and self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, within)
 
     # --- on the thread ---
@@ -119,14 +94,6 @@ class XidListener:
         self._call, self._call_began = call, time.monotonic()
 
     def _run(self) -> None:
-        try:
-            self._try()
-        finally:
-            self._ended.set()
-            self._released.wait()
-
-    def _try(self) -> None:
-        """Listen, again and again, until the daemon ends."""
         while not self._ending.is_set():
             try:
                 self._listen()

@@ -59,8 +59,6 @@ _THRESHOLDS = {
     "gpu_max": pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX,
 }
 THRESHOLDS = tuple(_THRESHOLDS)
-EVENT_WAIT = "nvmlEventSetWait_v2"
-"""The one call that waits by itself."""
 
 
 class Library:
@@ -277,7 +275,7 @@ class Library:
     def wait(self, events: EventSet, milliseconds: int) -> Event | None:
         """Wait for an event; None when none came in time."""
         try:
-            data = self._call(EVENT_WAIT, events, milliseconds)
+            data = self._call("nvmlEventSetWait_v2", events, milliseconds)
         except TimedOutError:
             return None
         return Handle(data.device), int(data.eventData), int(data.gpuInstanceId)
