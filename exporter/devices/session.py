@@ -23,6 +23,8 @@ from exporter.model import DeviceKey, Fault, GpuUuid, Memory
 
 Beat = Callable[[str], None]
 """Announces a call to the thread, so that a hanging call has a name."""
+LOOK = "a look at a process in /proc"
+"""The name of what is no call of the driver's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class _Announced(Collection[int]):
 
     def __iter__(self) -> Iterator[int]:
         for pid in self._pids:
-            self._beat("a look at a process in /proc")
+            self._beat(LOOK)
             yield pid
 
     def __len__(self) -> int:
@@ -156,20 +158,19 @@ class LibrarySource:
 
     async def sample(self, only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
         """Read everything about all devices, or about those in `only`; then `identify` the processes."""
-        known, asked = self._known, self._devices.driver
+        known = self._known
 
         def read() -> tuple[DevicesSample, Knowledge]:
-            nonlocal asked
             sample, now = self._session.sample(only, known)
             if identify is not None:
-                asked = "the kernel"
                 sample = replace(sample, host=identify(_Announced(sample.pids, self._thread.beat)))
             return sample, now
 
         try:
             sample, self._known = await self._thread.run(read)
         except DriverHungError as error:
-            fault = Fault("devices", "driver_hung", f"{asked} hangs: {error}")
+            who = "the kernel" if str(error).startswith(LOOK) else self._devices.driver
+            fault = Fault("devices", "driver_hung", f"{who} hangs: {error}")
             return DevicesSample(known.present, faults=(fault,))
         return sample
 

@@ -69,7 +69,7 @@ class DriverThread:
         self._closed = False
 
     def beat(self, call: str) -> None:
-        """Announce a driver call: on the driver thread, directly before each call."""
+        """Announce a call of the driver, or what else may block: on the driver thread, directly before it."""
         if self._job is not None and self._job.future.done() and not self._whole:
             raise _AbandonedError
         self._call, self._call_began = call, time.monotonic()

@@ -4,7 +4,7 @@ The text of metric families: what prometheus_client writes, several times as fas
 What comes in: families of a page. What goes out: lines of OpenMetrics 1.0.0, or of the text format 0.0.4.
 
 The rule: **the bytes are those of `prometheus_client.generate_latest`**, as a test shows for any labels and values. A
-sample costs half a microsecond here, and 12 there. The names of our metrics and labels need no check in each sample;
+sample costs 0.3 microseconds here, and 12 there. The names of our metrics and labels need no check in each sample;
 label values are escaped once for all samples that share their labels.
 """
 
