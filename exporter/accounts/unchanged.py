@@ -1,7 +1,8 @@
 """
 A GPU on which no process came, went or moved since the last round: its attribution holds.
 
-What comes in: the last attribution, and what this round has read. What goes out: the attribution, with the new sample.
+What comes in: the last attribution and accounts, and what this round has read. What goes out: the attribution with the
+new sample, and the accounts with it, if they hold, too.
 
 The rule: everything that the attribution depends on is the same object as before. Readers return the same objects for
 what did not change: `ProcessLists` its entries, `Remembered` its processes. So the comparison costs 0.1 microseconds
@@ -10,6 +11,7 @@ for a process, and the attribution 5. Memory, utilization and figures of the GPU
 
 from dataclasses import replace
 
+from exporter.accounts.accounting import GpuAccounts
 from exporter.accounts.attribution import Attributed
 from exporter.model import GpuSample, HostSample
 
@@ -36,3 +38,28 @@ def unchanged(last: Attributed, of: HostSample, sample: GpuSample, host: HostSam
         if entry.key is None or pid in host.unreadable or now.get(pid) is not then.get(pid):
             return None
     return replace(last, sample=sample)
+
+
+def same_accounts(last: GpuAccounts, attributed: Attributed) -> GpuAccounts | None:
+    """
+    Return the last accounts with the new sample, if no figure of which they are made has changed, else None.
+
+    `attributed` is the last attribution with the new sample. The caller sees to it that the same containers were handed
+    the devices, and that the seconds for which the driver evicted their queues are the same. The last peaks are in the
+    last accounts. A GPU whose memory the kernel counts by cgroup has no `unchanged` attribution.
+    """
+    if _figures(attributed.sample) != _figures(last.sample):
+        return None
+    return replace(last, attributed=attributed)
+
+
+def _figures(sample: GpuSample) -> object:
+    """Return the figures of a GPU that its accounts are made of. SM utilization is used only for MIG instances."""
+    return (
+        sample.partial,
+        sample.utilization,
+        [
+            (device, memory, None if device.gpu_instance is None else ratios.sm)
+            for device, memory, ratios in sample.gpu.leaves()
+        ],
+    )

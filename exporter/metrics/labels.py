@@ -86,7 +86,9 @@ class NodeLabels:
 
     def device(self, key: DeviceKey, **more: str) -> Labels:
         """Make a device's labels. `gpu_instance` is empty for a GPU with MIG off, because 0 can be an instance's id."""
-        return self.gpu(key.uuid, gpu_instance=_instance(key), **more)
+        if more:
+            return self.gpu(key.uuid, gpu_instance=_instance(key), **more)
+        return _device(self._node, self._index.get(key.uuid, ""), key)
 
     def container(self, namespace: str, pod: str, container: str, key: DeviceKey, **more: str) -> Labels:
         """Make the labels of a container on a device; `container` is empty for the whole pod."""
@@ -146,6 +148,11 @@ def _container(node: str, index: str, workload: tuple[str, str, str], key: Devic
     namespace, pod, container = workload
     device = {"gpu": index, "uuid": key.uuid, "gpu_instance": _instance(key)}
     return labelled(node, **device, namespace=namespace, pod=pod, container=container)
+
+
+@lru_cache(maxsize=KEPT)
+def _device(node: str, index: str, key: DeviceKey) -> Labels:
+    return labelled(node, gpu=index, uuid=key.uuid, gpu_instance=_instance(key))
 
 
 def _instance(key: DeviceKey) -> str:

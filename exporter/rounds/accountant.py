@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from exporter.accounts.accounting import GpuAccounts, Peaks, account, new_peaks
 from exporter.accounts.attribution import (
-    Attributed,
     Names,
     Sightings,
     attribute,
@@ -23,8 +22,8 @@ from exporter.accounts.attribution import (
 )
 from exporter.accounts.grouping import Groups, grouped
 from exporter.accounts.queue_evictions import Evictions, advance
-from exporter.accounts.snapshot import holders
-from exporter.accounts.unchanged import unchanged
+from exporter.accounts.snapshot import Holders, holders
+from exporter.accounts.unchanged import same_accounts, unchanged
 from exporter.base.clock import Clock
 from exporter.devices import DevicesSample
 from exporter.host import HostSource
@@ -57,11 +56,12 @@ class _Remembered:
     peaks: Peaks = field(default_factory=dict)
     evictions: Evictions = field(default_factory=Evictions)
     instances: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
-    attributed: Attributed | None = None
+    accounts: GpuAccounts | None = None
+    """The last ones. What follows is what they and their attribution were made of."""
     groups: Groups | None = None
     host: HostSample = field(default_factory=HostSample)
     names: Names | None = None
-    """The last attribution, and what else it was made of."""
+    handed_out: Holders | None = None
 
     def of(self, gpu: Gpu) -> "_Remembered":
         """Drop the facts about instances that were removed, or replaced by another one with the same id."""
@@ -86,11 +86,14 @@ class Accountant:
         self._remembered: dict[GpuUuid, _Remembered] = {}
         self._inventory = Inventory()
         self._names = Names.of(self._inventory)
+        self._handed_out: Holders = {}
 
     async def account(self, answer: DevicesSample, inventory: Inventory) -> dict[GpuUuid, GpuReading]:
         """Return a reading of each sampled GPU."""
-        handed_out = holders(inventory)
         names = self._named(inventory)
+        if (now := holders(inventory)) != self._handed_out:
+            self._handed_out = now
+        handed_out = self._handed_out
         exist = names.containers.keys() if inventory.live else None
         living: frozenset[Subject] | None = None
         readings = {}
@@ -101,10 +104,12 @@ class Accountant:
         handled = 0
         for sample in answer.samples:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
-            sightings, attributed, groups = before.sightings, None, before.groups
-            if before.attributed is not None and before.names is names:
-                attributed = unchanged(before.attributed, before.host, sample, host)
+            sightings, groups, last = before.sightings, before.groups, before.accounts
+            attributed = (
+                unchanged(last.attributed, before.host, sample, host) if last and before.names is names else None
+            )
             if attributed is None:
+                last = None
                 proven = believed(sample, host, names, handed_out)
                 if living is None and needs_living((proven,), host, before.sightings):
                     # All of /proc, about 30 microseconds per process: at most once per round.
@@ -113,10 +118,14 @@ class Accountant:
                 attributed, sightings = attribute(proven, host, names, living or frozenset(), before.sightings)
                 groups = grouped(attributed.placed or ())
             evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
-            accounts = account(attributed, before.peaks, handed_out, evictions.totals, groups)
+            accounts = None
+            if last and before.handed_out is handed_out and before.evictions.totals == evictions.totals:
+                accounts = same_accounts(last, attributed)
+            if accounts is None:
+                accounts = account(attributed, before.peaks, handed_out, evictions.totals, groups)
             peaks = new_peaks(before.peaks, accounts.usages, exist)
             self._remembered[sample.gpu.uuid] = _Remembered(
-                sightings, peaks, evictions, before.instances, attributed, groups, host, names
+                sightings, peaks, evictions, before.instances, accounts, groups, host, names, handed_out
             )
             readings[sample.gpu.uuid] = GpuReading(accounts, host)
             handled += len(sample.processes or ())
@@ -126,9 +135,9 @@ class Accountant:
         return readings
 
     def _named(self, inventory: Inventory) -> Names:
-        """Index the inventory, once for as long as its pods and containers are the same objects."""
+        """Index the inventory, once for as long as its pods and containers are equal: Kubernetes' are made anew."""
         last = self._inventory
-        if inventory.pods is not last.pods or inventory.containers is not last.containers:
+        if inventory.pods != last.pods or inventory.containers != last.containers:
             self._names = Names.of(inventory)
         self._inventory = inventory
         return self._names

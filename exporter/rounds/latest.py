@@ -93,14 +93,14 @@ class Latest:
         """`time.monotonic()` of the sampler's last step, also if its round failed."""
         self.ready = False
         """True from the first published round in which the daemon waits for nothing (`readiness`)."""
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
 
-    async def publish(self, snapshot: Snapshot, tally: Tally) -> None:
+    def publish(self, snapshot: Snapshot, tally: Tally) -> None:
         """Make `snapshot` the latest, and wake the tasks that wait for it."""
         self.snapshot, self.tally = snapshot, tally
         self.ready = self.ready or not waits_for(snapshot)
-        async with self._changed:
-            self._changed.notify_all()
+        self._changed.set()
+        self._changed.clear()
 
     async def rounds(self) -> AsyncIterator[Snapshot]:
         """Yield the present snapshot and each newer one; rounds that pass between two steps are skipped."""
@@ -112,7 +112,6 @@ class Latest:
 
     async def newer_than(self, seen: int) -> Snapshot:
         """Wait for a snapshot whose round is later than `seen`; rounds in between are skipped."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.snapshot is not None and self.snapshot.round > seen)
-        assert self.snapshot is not None  # noqa: S101  (the line above waited for it)
+        while self.snapshot is None or self.snapshot.round <= seen:
+            await self._changed.wait()
         return self.snapshot

@@ -256,7 +256,7 @@ class Sampler:
             if self._keep is not None:
                 self._keep(snapshot)
             latest.beat = self._clock.monotonic()
-            await latest.publish(snapshot, latest.tally.after(snapshot))
+            latest.publish(snapshot, latest.tally.after(snapshot))
             return snapshot
 
     async def _moved(self, fast: Collection[DeviceKey]) -> Collection[GpuUuid]:

@@ -194,8 +194,10 @@ def application(routes: list[web.RouteDef], gate: Gate) -> web.Application:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        async with turn:
-            await asyncio.sleep(0)  # without it, all connections that have a request are answered in one step
+        await turn.acquire()
+        # The lock is released in the next step of the event loop. Released at once, it would let all requests that
+        # wait be answered in this step.
+        asyncio.get_running_loop().call_soon(turn.release)
         if (refused := await gate.refuses(request)) is not None:
             return refused
         try:

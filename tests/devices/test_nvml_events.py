@@ -9,8 +9,10 @@ import pytest
 
 from driver.node import FakeNode, gpus, until
 from exporter.devices import DevicesSample
+from exporter.devices.errors import UnsupportedError
 from exporter.devices.nvml import NvmlSource
 from exporter.devices.nvml.events import MOST, XidListener
+from exporter.devices.nvml.library import EventSet, Library
 from exporter.devices.xids import COMMON, UNKNOWN
 from exporter.model import GpuUuid, XidErrors
 from sources.nvml import Open
@@ -123,6 +125,22 @@ async def test_a_driver_without_events_is_no_fault(fake_node: FakeNode, nvml: Op
     sample = await source.sample()
 
     assert (sample.xid_errors, sample.faults) == ({}, ())
+
+
+async def test_a_driver_that_cannot_wait_is_asked_once(fake_node: FakeNode, nvml: Open) -> None:
+    """NOT_SUPPORTED ends the listening without a fault. A library that lacks the function says the same."""
+    fake_node.write(TWO)
+    fake_node.fail("nvmlEventSetWait", 3)
+    source = await nvml(events=True)
+    await asyncio.to_thread(until, lambda: fake_node.calls("nvmlEventSetWait") >= 1, "the attempt", PATIENCE)
+    thread = source._xids._thread if source._xids else None
+    assert thread is not None
+    await asyncio.to_thread(thread.join, PATIENCE)
+
+    assert (await source.sample()).faults == ()
+    assert fake_node.calls("nvmlEventSetWait") == 1
+    with pytest.raises(UnsupportedError, match="nvmlEventSetWait_v2"):
+        Library(lambda _: None).wait(EventSet(None), 1)
 
 
 async def test_a_burst_costs_a_counter(fake_node: FakeNode, listening: Listening) -> None:

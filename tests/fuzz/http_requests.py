@@ -125,7 +125,7 @@ class _World:
 
     async def _set_up(self) -> tuple[Listener, ...]:
         clock, latest = SystemClock(), Latest()
-        await latest.publish(replace(busy(), taken_at=clock.time(), monotonic=clock.monotonic()), Tally(rounds=1))
+        latest.publish(replace(busy(), taken_at=clock.time(), monotonic=clock.monotonic()), Tally(rounds=1))
         answers = Answers(
             latest,
             Exposition(latest, node="n", version="1"),

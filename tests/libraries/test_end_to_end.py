@@ -288,7 +288,7 @@ def page_of(tmp_path: Path, install: Install, sources: Open) -> Page:
                 limiting=Limiting(builtin()),
             )
             snapshot = await sampler.round()
-            await latest.publish(snapshot, latest.tally.after(snapshot))
+            latest.publish(snapshot, latest.tally.after(snapshot))
             assert [fault for fault in snapshot.faults if fault.incomplete] == []
             return Exposition(latest, node="n1", version="0").page(now=snapshot.monotonic, interval=5).body.decode()
 

@@ -49,7 +49,7 @@ def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snaps
 
 
 async def publish(latest: Latest, fact: Snapshot) -> None:
-    await latest.publish(fact, latest.tally.after(fact))
+    latest.publish(fact, latest.tally.after(fact))
 
 
 def exposition(latest: Latest) -> Exposition:

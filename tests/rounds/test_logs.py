@@ -95,7 +95,7 @@ async def told(*rounds: list[Invalid]) -> list[list[tuple[str, str]]]:
         for number, each in enumerate(rounds, start=1):
             now[:] = each
             before = len(lines)
-            await latest.publish(snapshot(round=number), latest.tally)
+            latest.publish(snapshot(round=number), latest.tally)
             async with asyncio.timeout(10):
                 while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
                     await asyncio.sleep(0)
@@ -115,7 +115,7 @@ async def test_the_line_says_what_to_mend() -> None:
     """A warning names the pod and container, the key, its text, and why that cannot be used."""
     latest = Latest()
     with capture_logs() as lines:
-        await latest.publish(snapshot(), latest.tally)
+        latest.publish(snapshot(), latest.tally)
         task = asyncio.create_task(tell(latest, lambda: [invalid("a")]))
         async with asyncio.timeout(10):
             while not lines:
@@ -151,7 +151,7 @@ async def heard(*rounds: XidCounts) -> list[list[tuple[int, int]]]:
         found = []
         for number, errors in enumerate(rounds, start=1):
             before = len(lines)
-            await latest.publish(snapshot(round=number, present={gpu_uuid(0): 0}, xid_errors=errors), latest.tally)
+            latest.publish(snapshot(round=number, present={gpu_uuid(0): 0}, xid_errors=errors), latest.tally)
             async with asyncio.timeout(10):
                 while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
                     await asyncio.sleep(0)
@@ -183,7 +183,7 @@ async def test_the_line_of_an_xid_says_what_it_means() -> None:
     latest = Latest()
     errors = {31: XidErrors(2, 1.5, 7), 4711: XidErrors(1, 2.0)}
     with capture_logs() as lines:
-        await latest.publish(snapshot(present={gpu_uuid(0): 0}, xid_errors={gpu_uuid(0): errors}), latest.tally)
+        latest.publish(snapshot(present={gpu_uuid(0): 0}, xid_errors={gpu_uuid(0): errors}), latest.tally)
         task = asyncio.create_task(tell(latest))
         async with asyncio.timeout(10):
             while len(lines) < 2:

@@ -150,7 +150,7 @@ class Daemon:
         stage.rounds += 1
         seen = snapshot(actors, stage.now, round_=stage.rounds, live=live)
         self.decider.hear(seen)
-        await stage.latest.publish(seen, stage.latest.tally)
+        stage.latest.publish(seen, stage.latest.tally)
         return seen
 
     async def look(self, *actors: Actor, live: bool = True) -> None:

@@ -116,7 +116,7 @@ async def serving(
     clock, latest = SystemClock(), Latest()
     for each in snapshots:
         now = replace(each, taken_at=clock.time() - age, monotonic=clock.monotonic() - age)
-        await latest.publish(now, Tally(rounds=each.round))
+        latest.publish(now, Tally(rounds=each.round))
     answers = Answers(
         latest,
         Exposition(latest, node="gpu-node-1", version="1.2.3"),

@@ -141,5 +141,5 @@ class Rounds:
         """Make a round, and serve it as a scraper reads it."""
         latest = Latest()
         snapshot = await self.next()
-        await latest.publish(snapshot, latest.tally.after(snapshot))
+        latest.publish(snapshot, latest.tally.after(snapshot))
         return Exposition(latest, node="n1", version="0").page(now=0.0, interval=5.0).body

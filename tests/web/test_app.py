@@ -126,7 +126,7 @@ async def test_answers_follow_the_latest_round() -> None:
     """Nothing is remembered from the round before."""
     async with serving(busy()) as (server, latest):
         newer = replace(snapshot(device(gpu(memory=memory()), attributed=0), round=1235), node="other")
-        await latest.publish(newer, latest.tally)
+        latest.publish(newer, latest.tally)
         found = json.loads((await get(f"{server.url}/api/v1/snapshot"))[1])
     assert (found["round"], found["node"], len(found["gpus"])) == (1235, "other", 1)
 

@@ -77,7 +77,7 @@ async def test_documents_are_made_once_a_round() -> None:
         judge.told = "another decision"
         await flood(server.url, *paths)
         assert sorted(judge.asked) == ["decisions", "decisions", "preview", "summary", "summary"]
-        await latest.publish(busy(), Tally())
+        latest.publish(busy(), Tally())
         await flood(server.url, *paths)
         assert judge.asked.count("preview") == 2
 
@@ -91,13 +91,13 @@ async def test_an_earlier_round_is_forgotten() -> None:
     latest, clock = Latest(), SystemClock()
     exposition = Exposition(latest, node="gpu-node-1", version="1.2.3")
     answers = Answers(latest, exposition, interval=lambda: 5.0, clock=clock, program="x", started=0.0)
-    await latest.publish(replace(busy(), round=1), Tally())
+    latest.publish(replace(busy(), round=1), Tally())
     rendering = asyncio.create_task(render(latest, exposition, answers))
     assert latest.snapshot is not None
     kept = ref(answers.documents.get(latest.snapshot, "snapshot", Document))
     await asyncio.sleep(0)
     assert kept() is not None
-    await latest.publish(replace(busy(), round=2), Tally())
+    latest.publish(replace(busy(), round=2), Tally())
     async with asyncio.timeout(10):
         while kept() is not None:
             await asyncio.wait({rendering}, timeout=0.001)

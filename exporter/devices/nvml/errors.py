@@ -11,10 +11,6 @@ import pynvml
 from exporter.devices import DriverReplacedError, errors
 
 
-class TimedOutError(errors.CallError):
-    """No event came within the time given."""
-
-
 class AccessLostError(errors.CallError):
     """The device files can no longer be opened, as after `systemctl daemon-reload` under some container runtimes."""
 
@@ -52,7 +48,6 @@ _MEANING: dict[int, type[errors.LibraryError]] = {
     pynvml.NVML_ERROR_NO_PERMISSION: errors.NoPermissionError,
     pynvml.NVML_ERROR_NOT_FOUND: errors.NotFoundError,
     pynvml.NVML_ERROR_INSUFFICIENT_SIZE: errors.InsufficientSizeError,
-    pynvml.NVML_ERROR_TIMEOUT: TimedOutError,
     pynvml.NVML_ERROR_GPU_IS_LOST: errors.DeviceLostError,
     pynvml.NVML_ERROR_RESET_REQUIRED: errors.DeviceLostError,
     pynvml.NVML_ERROR_GPU_NOT_FOUND: GpuNotFoundError,

@@ -30,7 +30,7 @@ SLICE_MS = 800
 """
 Milliseconds for one wait, and so the delay until the thread ends.
 
-Each wait without an event costs 0.4 to 0.6 ms of CPU on a node at rest, because the caches are cold. To sleep between
+Each wait without an event costs 0.2 to 0.5 ms of CPU on a node at rest, because the caches are cold. To sleep between
 two short looks would cost less, but a GPU that is lost ends the next look with an error: the XID that explains the loss
 would be thrown away with the set.
 """

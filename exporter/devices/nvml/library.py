@@ -2,9 +2,10 @@
 The typed border to pynvml: one method for each question to the driver.
 
 What comes in: handles. What goes out: our units and our exceptions (`errors`); `Any` does not leave this file. Arrays
-(process lists, utilization samples) are read with calls of our own on the same library (`arrays`). pynvml calls twice,
-for the size and for the data, and fails when samples arrive between its two calls. It also lacks the 16-byte entries of
-drivers before R450. This file is long because each question to NVML is here and nowhere else.
+(process lists, utilization samples) are read with calls of our own on the same library (`arrays`), and so are events.
+pynvml calls twice for an array, for the size and for the data, and fails when samples arrive between its two calls. It
+also lacks the 16-byte entries of drivers before R450. This file is long because each question to NVML is here and
+nowhere else.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import pynvml
 from exporter.devices import DeviceError
 from exporter.devices.errors import LibraryError, OtherVersionError, UnsupportedError
 from exporter.devices.nvml.arrays import Arrays, Entry, believed
-from exporter.devices.nvml.errors import TimedOutError, meaning, refusal
+from exporter.devices.nvml.errors import meaning, refusal
 from exporter.devices.nvml.fields import Field, read_fields
 from exporter.model import Memory
 
@@ -273,11 +274,20 @@ class Library:
         self._call("nvmlDeviceRegisterEvents", handle, pynvml.nvmlEventTypeXidCriticalError, events)
 
     def wait(self, events: EventSet, milliseconds: int) -> Event | None:
-        """Wait for an event; None when none came in time."""
-        try:
-            data = self._call("nvmlEventSetWait_v2", events, milliseconds)
-        except TimedOutError:
+        """
+        Wait for an event; None when none came in time.
+
+        pynvml raises an exception for each timeout, and nearly every wait ends so. A direct call takes a quarter less.
+        """
+        function, data = "nvmlEventSetWait_v2", pynvml.c_nvmlEventData_t()
+        if (symbol := getattr(self._own, function, None)) is None:
+            raise meaning(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        self._beat(function)
+        code = symbol(events, ctypes.byref(data), ctypes.c_uint(milliseconds))
+        if code == pynvml.NVML_ERROR_TIMEOUT:
             return None
+        if code != pynvml.NVML_SUCCESS:
+            raise meaning(function, code)
         return Handle(data.device), int(data.eventData), int(data.gpuInstanceId)
 
     def address(self, handle: Any) -> int:

@@ -11,6 +11,7 @@ figure gives None. Samples above 100 % occur; they are dropped and counted.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import add
 
 from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.errors import NotFoundError, UnsupportedError
@@ -19,6 +20,8 @@ from exporter.devices.nvml.library import Handle, Library
 from exporter.model import Collector, ProcessUtilization, Utilization
 
 FULL = 100
+_NO_SAMPLES = (0, 0, 0, 0, 0)
+"""Their number, and the sums of SM, memory controller, encoder and decoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +63,19 @@ def read_process_utilization(library: Library, handle: Handle, cursor: int, now:
 
 def summarize(entries: Iterable[Entry], cursor: int) -> ProcessRatios:
     """Average the samples of each PID: (PID, microseconds, SM, memory controller, encoder, decoder percent)."""
-    by_pid: dict[int, list[Entry]] = {}
+    sums: dict[int, tuple[int, ...]] = {}
     dropped, newest = 0, cursor
-    for pid, at, *percents in entries:
+    for pid, at, sm, memory, encoder, decoder in entries:
         newest = max(newest, at)
-        if max(percents) > FULL:
+        if max(sm, memory, encoder, decoder) > FULL:
             dropped += 1
         elif at > cursor:
-            by_pid.setdefault(pid, []).append(tuple(percents))
+            before = sums.get(pid, _NO_SAMPLES)
+            sums[pid] = tuple(map(add, before, (1, sm, memory, encoder, decoder)))
     processes = tuple(
-        ProcessUtilization(pid, *(sum(column) / len(samples) / FULL for column in zip(*samples, strict=True)))
-        for pid, samples in sorted(by_pid.items())
+        ProcessUtilization(
+            pid, sm / count / FULL, memory / count / FULL, encoder / count / FULL, decoder / count / FULL
+        )
+        for pid, (count, sm, memory, encoder, decoder) in sorted(sums.items())
     )
     return ProcessRatios(processes, dropped, newest)
