@@ -58,6 +58,8 @@ class KubeInventory:
         self._patience = patience
         self._log_links = log_links
         self._remembered = Inventory()
+        self._made: dict[PodUid, tuple[Pod, Pod]] = {}
+        """Pods as the API names them, and the same ones with their workloads."""
 
     @property
     def pods(self) -> Mapping[PodUid, KnownPod]:
@@ -86,6 +88,7 @@ class KubeInventory:
             containers += known.containers
             if known.declared is not None:
                 declared[uid] = known.declared
+        self._made = {uid: made for uid, made in self._made.items() if uid in pods}
         names = Inventory(
             pods=pods,
             containers=tuple(containers),
@@ -136,10 +139,15 @@ class KubeInventory:
         return {**{uid: gone.known for uid, gone in departed if gone.until > now}, **self._watch.pods.known}
 
     def _named(self, known: KnownPod) -> Pod:
+        """Add the workload. The same pod is the same object in each round: then the next steps compare it at once."""
         workload = self._workloads.of(known.controller)
         if workload is None:
             return known.pod
-        return replace(known.pod, workload_kind=workload.kind, workload=workload.name)
+        plain, made = self._made.get(known.pod.uid, (None, known.pod))
+        if plain is not known.pod or (made.workload_kind, made.workload) != (workload.kind, workload.name):
+            made = replace(known.pod, workload_kind=workload.kind, workload=workload.name)
+            self._made[known.pod.uid] = known.pod, made
+        return made
 
     def _faults(self, known: bool) -> tuple[Fault, ...]:  # noqa: FBT001
         faults = tuple(

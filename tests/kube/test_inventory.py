@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
@@ -14,6 +15,7 @@ from exporter.kube.client import Client
 from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.watching import Patience
+from exporter.kube.workloads import Workload
 from exporter.model import Container, ContainerId, Inventory, PodUid
 from sources.kube_api import event, kubeconfig, listing, pod, refusal, serving, until
 
@@ -119,6 +121,28 @@ async def test_a_pod_is_named_at_once_and_its_workload_when_it_is_known(tmp_path
         found = await named(source, lambda found: found.pods[UID].workload)
         assert (found.pods[UID].workload_kind, found.pods[UID].workload) == ("Deployment", "web")
         assert source.living == frozenset({("ns", "web-0")})
+
+
+async def test_a_pod_with_a_workload_is_one_object_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rounds compare pods at once by that. A new label or workload makes another one; at its end none is kept."""
+    api, clock = Api(), Ticking()
+    api.owners.set()
+    async with naming(api, tmp_path, clock=clock) as source:
+        found = await named(source, lambda found: found.live and found.pods[UID].workload)
+        assert source.inventory().pods[UID] is found.pods[UID]
+        labelled = pod("web-0", UID, version="11", metadata=OWNED | {"labels": {"team": "a"}}, status=running(A))
+        api.lines.put_nowait(event("MODIFIED", labelled))
+        found = await named(source, lambda found: found.pods[UID].labels)
+        assert (found.pods[UID].labels, found.pods[UID].workload) == ({"team": "a"}, "web")
+        api.lines.put_nowait(event("DELETED", labelled))
+        found = await named(source, lambda found: found.pods[UID].terminating)
+        assert found.pods[UID].workload == "web"
+        monkeypatch.setattr(source._workloads, "of", lambda _: Workload("Deployment", "other"))
+        assert source.inventory().pods[UID].workload == "other"
+        clock.ahead = 3600
+        assert (source.inventory().pods, source._made) == ({}, {})
 
 
 async def test_before_the_first_answer_nothing_is_known(tmp_path: Path) -> None:
