@@ -19,7 +19,7 @@ FAULTS = {
     "dmem_unseen": "mount the host's cgroup tree: set hostCgroups: true in the chart",
     "driver_error": "check that nvidia-smi, or the vendor's own tool, works on the node",
     "driver_gone": "check that nvidia-smi works on the node",
-    "driver_hung": f"{_LOOK}; often only a reboot of the node helps",
+    "driver_hung": "look for Xid errors and hung tasks in the kernel's log (dmesg); often only a reboot helps",
     "fdinfo_denied": _PRIVILEGED,
     "fdinfo_unclear": "report the kernel version and the driver as a bug: this form of fdinfo is unknown",
     "figures_unread": "check that nvidia-smi, or the vendor's own tool, shows these figures on the node",
