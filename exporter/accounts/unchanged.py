@@ -44,9 +44,9 @@ def same_accounts(last: GpuAccounts, attributed: Attributed) -> GpuAccounts | No
     """
     Return the last accounts with the new sample, if no figure of which they are made has changed, else None.
 
-    `attributed` is the last attribution with the new sample. The caller sees to it that the same containers were handed
-    the devices, and that the seconds for which the driver evicted their queues are the same. The last peaks are in the
-    last accounts. A GPU whose memory the kernel counts by cgroup has no `unchanged` attribution.
+    `attributed` is the last attribution with the new sample. The caller compares what it was given beside that: the
+    containers that were handed the devices, and the seconds for which their queues were evicted. The last peaks are in
+    the last accounts. A GPU whose memory the kernel counts by cgroup has no `unchanged` attribution.
     """
     if _figures(attributed.sample) != _figures(last.sample):
         return None

@@ -1,4 +1,4 @@
-"""Promises of exporter/rounds/latest.py: who waits for a round gets the newest, and is never forgotten."""
+"""Promises of exporter/rounds/latest.py: each task that waits for a round gets the newest."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from exporter.rounds.latest import Latest, Tally
 
 
 async def test_all_who_wait_get_the_newest_round() -> None:
-    """Of two rounds in one step of the event loop the second one; a task that was cancelled keeps nobody waiting."""
+    """Of two rounds in one step of the event loop they get the second. A cancelled task does not stop the others."""
     latest = Latest()
     waiting = [asyncio.create_task(latest.newer_than(0)) for _ in range(3)]
     await asyncio.sleep(0)
