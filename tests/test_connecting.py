@@ -1,7 +1,8 @@
-"""A client of a test bed leaves no socket behind, however slow its server is."""
+"""Clients and proxies of a test bed leave no socket behind, however slow the other side is."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from cluster.certificates import Authority
 from cluster.client import Api, Credentials
+from cluster.proxy import proxied
+from patience import PATIENCE
 
 WATCH = (
     b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n{"type":"ADDED","object":{}}\n'
@@ -42,13 +45,19 @@ def silent(authority: Authority) -> Iterator[int]:
             server.join()
 
 
+def connected() -> Iterator[tuple[int, int]]:
+    """List this process's connections: the port on this side, and that on the other one."""
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if one.readlink().name.startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(one.name))) as copy:
+                    if copy.family == socket.AF_INET:
+                        yield copy.getsockname()[1], copy.getpeername()[1]
+
+
 def connections(port: int) -> int:
     """Count this process's sockets that are connected to a port."""
-    found = 0
-    for one in Path("/proc/self/fd").iterdir():
-        with suppress(OSError), socket.socket(fileno=os.dup(int(one.name))) as copy:
-            found += copy.getpeername()[1:] == (port,)
-    return found
+    return sum(there == port for _, there in connected())
 
 
 async def test_a_watch_that_is_left_in_its_midst_leaves_no_socket(tmp_path: Path) -> None:
@@ -60,3 +69,22 @@ async def test_a_watch_that_is_left_in_its_midst_leaves_no_socket(tmp_path: Path
             assert await anext(events) == ("ADDED", {})
             assert connections(port) == 1
         assert connections(port) == 0
+
+
+def accepted(port: int) -> int:
+    """Count this process's connections on a port that it listens on."""
+    return sum(here == port for here, _ in connected())
+
+
+async def test_a_proxy_that_stops_hangs_up(tmp_path: Path) -> None:
+    """Also on a client that has not shaken hands: the loop may end before it does."""
+    authority = Authority(tmp_path / "pki")
+    server = Credentials("https://127.0.0.1:1", authority.certificate)
+    async with proxied(server, authority) as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            async with asyncio.timeout(PATIENCE):
+                while not accepted(proxy.port):
+                    await asyncio.sleep(0)
+            await proxy.stop()
+            assert accepted(proxy.port) == 0
+            assert client.recv(1) == b""

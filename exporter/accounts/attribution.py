@@ -31,8 +31,8 @@ from exporter.model import (
     Subject,
 )
 
-MOST_OWNERS = 2**13
-"""Owners whose answer is kept; a node has a few for each container."""
+MOST_OWNERS = 2**11
+"""Owners whose answer is kept, in 1 MB. A node has a few for each container, and new ones as processes come and go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,20 @@ next of its kind, and in a known order: before the server heard of it, or after 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
 
 from cluster.certificates import Authority, trusting
 from cluster.client import Credentials
-from cluster.connecting import Connector
+from cluster.connecting import Connector, Listening, all_closed
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
 
@@ -123,6 +125,7 @@ class Proxy:
         self.posts: list[tuple[str, str]] = []
         self.forwarded = 0
         self._to, self._session, self._tls = to, session, tls
+        self._accepted: WeakSet[socket.socket] = WeakSet()
         self._runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=0.1)
 
     async def start(self) -> None:
@@ -130,16 +133,20 @@ class Proxy:
         await self.listen()
 
     async def stop(self) -> None:
+        await self._listening.no_more()
         await self._runner.cleanup()
+        await all_closed(self._accepted)
 
     async def listen(self) -> None:
         """Take connections, on the same port as before."""
-        self._site = web.TCPSite(self._runner, self.address, self.port, ssl_context=self._tls)
+        self._listening = Listening(self.address, self.port, self._accepted)
+        self._site = web.SockSite(self._runner, self._listening, ssl_context=self._tls)
         await self._site.start()
         self.port = self._runner.addresses[0][1]
 
     async def shut(self) -> None:
         """Take no more connections; those that there are stay."""
+        await self._listening.no_more()
         await self._site.stop()
 
     async def leave(self) -> None:
