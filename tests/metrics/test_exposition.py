@@ -48,7 +48,7 @@ def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snaps
     )
 
 
-async def publish(latest: Latest, fact: Snapshot) -> None:
+def publish(latest: Latest, fact: Snapshot) -> None:
     latest.publish(fact, latest.tally.after(fact))
 
 
@@ -59,13 +59,13 @@ def exposition(latest: Latest) -> Exposition:
 async def test_one_rendering_serves_every_scraper_of_a_round() -> None:
     """Within a round all scrapers get the same page object; the next round has another."""
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     for request in ({}, {"accept": OPENMETRICS}, {"accept_encoding": "gzip"}):
         first = exposing.page(now=5000, interval=5, **request)
         assert exposing.page(now=5004, interval=5, **request) is first
     before = exposing.page(now=5004, interval=5)
-    await publish(latest, one_gpu(round=2, monotonic=5005))
+    publish(latest, one_gpu(round=2, monotonic=5005))
     after = exposing.page(now=5005, interval=5)
     assert after is not before
     assert b"gpusteward_rounds_total{" in after.body
@@ -112,10 +112,10 @@ async def test_what_lasts_is_written_anew_when_it_changes(what: str, accept: str
     """A page on which a kept family was changed is the page of a daemon that has just started."""
     latest = Latest()
     exposing = exposition(latest)
-    await publish(latest, rich(one_gpu()))
+    publish(latest, rich(one_gpu()))
     exposing.page(now=5000, interval=5, accept=accept)
     now = replace(changed(what), node="other") if what == "a node" else changed(what)
-    await publish(latest, now)
+    publish(latest, now)
     page = exposing.page(now=5005, interval=5, accept=accept).body
     for kept in (gpus._SELDOM, gpus._XIDS, devices._INFO, pods._INFO):
         kept.keep(None, None)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ async def test_what_lasts_is_written_anew_when_it_changes(what: str, accept: str
 async def test_what_lasts_has_the_names_that_were_asked_for() -> None:
     """A page with the other names of workloads does not get the text that was kept for one with the usual names."""
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     plain = exposition(latest).page(now=5000, interval=5).body
     exported = Exposition(latest, node="n", version="1", exported=True).page(now=5000, interval=5).body
     assert plain.count(b"exported_pod=") == 0
@@ -136,7 +136,7 @@ async def test_what_lasts_has_the_names_that_were_asked_for() -> None:
 async def test_a_failed_round_is_seen_though_it_brings_no_snapshot() -> None:
     """The counter of failures moves on the page while the snapshot stays the same."""
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     exposing.page(now=5000, interval=5)
     latest.tally = latest.tally.after_failure()
@@ -159,7 +159,7 @@ async def test_a_page_that_was_rendered_in_slices_is_the_page_that_prometheus_cl
     for size in (10_000, 7, 1):
         monkeypatch.setattr("exporter.metrics.exposition.SLICE", size)
         latest = Latest()
-        await publish(latest, many)
+        publish(latest, many)
         bodies.append(exposition(latest).page(now=5000, interval=5, accept=accept).body)
     assert bodies[0].count(b"gpusteward_container_memory_used_bytes{") == len(pods)
     assert bodies[1] == bodies[0] and bodies[2] == bodies[0]
@@ -175,7 +175,7 @@ async def test_between_two_turns_of_the_loop_one_slice_is_rendered(monkeypatch: 
         sources_up={"devices": True},
     )
     latest = Latest()
-    await publish(latest, many)
+    publish(latest, many)
     exposing = exposition(latest)
     for scrape in (4990, 5000):
         exposing.page(now=scrape, interval=5)
@@ -212,7 +212,7 @@ async def test_between_two_turns_of_the_loop_some_containers_and_pods_are_descri
     for scrape, first in ((4990, "p"), (5000, "q")):
         pods = [pod(uid=f"{first}{number}", name=f"{first}{number}") for number in range(30)]
         exposing.page(now=scrape, interval=5)
-        await publish(latest, snapshot(device(gpu()), usages=[usage(workload, leaf()) for workload in pods], pods=pods))
+        publish(latest, snapshot(device(gpu()), usages=[usage(workload, leaf()) for workload in pods], pods=pods))
     turns = [Counter[str]()]
 
     async def turn(_seconds: float) -> None:
@@ -258,7 +258,7 @@ async def test_a_page_is_compressed_slice_by_slice(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     for scrape in (4990, 5000):
         exposing.page(now=scrape, interval=5, accept_encoding="gzip")
@@ -281,12 +281,12 @@ async def test_a_small_page_is_rendered_without_a_pause(
         pauses.append(seconds)
 
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     for scrape in (4990, 5000):
         for accept in formats:
             exposing.page(now=scrape, interval=5, accept=accept)
-    await publish(latest, one_gpu(round=2, monotonic=5005, queue="ahead"))
+    publish(latest, one_gpu(round=2, monotonic=5005, queue="ahead"))
     monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
     await exposing.prepare(now=5005, interval=5)
     assert len(pauses) == len(formats) - 1
@@ -301,7 +301,7 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     begins in the gap would lose what they grew by. A new snapshot brings everything back.
     """
     latest = Latest()
-    await publish(latest, one_gpu(monotonic=5000))
+    publish(latest, one_gpu(monotonic=5000))
     exposing = exposition(latest)
     fresh = exposing.page(now=5015, interval=5).body
     assert b"gpusteward_container_memory_used_bytes{" in fresh
@@ -313,14 +313,14 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     assert "gpusteward_pod_info" not in old
     assert [s.value for s in old["gpusteward_snapshot_timestamp_seconds"]] == [TAKEN_AT]
     assert {"gpusteward_build_info", "gpusteward_rounds", "gpusteward_source_up"} <= set(old)
-    await publish(latest, one_gpu(round=2, monotonic=5020))
+    publish(latest, one_gpu(round=2, monotonic=5020))
     assert b"gpusteward_container_memory_used_bytes{" in exposing.page(now=5020, interval=5).body
 
 
 async def test_a_longer_interval_keeps_a_snapshot_longer() -> None:
     """Three intervals are three of the present configuration, which a reload may change."""
     latest = Latest()
-    await publish(latest, one_gpu(monotonic=5000))
+    publish(latest, one_gpu(monotonic=5000))
     exposing = exposition(latest)
     assert b"gpusteward_gpu_up{" not in exposing.page(now=5100, interval=5).body
     assert b"gpusteward_gpu_up{" in exposing.page(now=5100, interval=60).body
@@ -361,7 +361,7 @@ def test_the_format_is_the_one_asked_for(accept: str, expected: str) -> None:
 async def test_gzip_is_the_same_page() -> None:
     """A scraper that accepts gzip gets the same bytes, compressed and marked so. Any other gets them plain."""
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     plain, packed = (exposing.page(now=5000, interval=5, accept_encoding=e) for e in ("", "br;q=1.0, gzip;q=0.8"))
     assert gzip.decompress(packed.body) == plain.body
@@ -372,7 +372,7 @@ async def test_gzip_is_the_same_page() -> None:
 
 async def read_back(queue: str, accept: str) -> str:
     latest = Latest()
-    await publish(latest, one_gpu(queue=queue))
+    publish(latest, one_gpu(queue=queue))
     page = exposition(latest).page(now=5000, interval=5, accept=accept).body
     assert page.endswith(b"# EOF\n") == bool(accept)
     assert len(families(page)) > 20
@@ -426,11 +426,11 @@ def test_whatever_the_value_it_can_be_encoded(value: str) -> None:
 async def test_a_page_rendered_ahead_is_the_page_a_scrape_would_render(accept: str, accept_encoding: str) -> None:
     """Rendering family by family, ahead of the scrape, changes no byte; the scrape then finds it ready."""
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     for scrape in (4990, 5000):
         exposing.page(now=scrape, interval=5, accept=accept, accept_encoding=accept_encoding)
-    await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
+    publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
     await exposing.prepare(now=5005, interval=5)
     ahead = exposing.page(now=5006, interval=5, accept=accept, accept_encoding=accept_encoding)
     asked = exposition(latest).page(now=5006, interval=5, accept=accept, accept_encoding=accept_encoding)
@@ -442,12 +442,12 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served(monkeypat
     """A scrape in the middle of a rendering neither waits for it nor renders a second time."""
     monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
     latest = Latest()
-    await publish(latest, one_gpu())
+    publish(latest, one_gpu())
     exposing = exposition(latest)
     exposing.page(now=4990, interval=5)
     await exposing.prepare(now=5000, interval=5)
     before = exposing.page(now=5000, interval=5)
-    await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
+    publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
     assert exposing.page(now=5005, interval=5) is before, "in the moment before its turn comes"
     rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
     await asyncio.sleep(0)
@@ -465,14 +465,14 @@ async def test_a_page_is_never_older_than_the_one_served_before(monkeypatch: pyt
     """
     monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
     latest = Latest()
-    await publish(latest, one_gpu(monotonic=5000))
+    publish(latest, one_gpu(monotonic=5000))
     exposing = exposition(latest)
     for scrape in (4990, 5000):
         exposing.page(now=scrape, interval=5)
-    await publish(latest, one_gpu(round=2, monotonic=5005, queue="second"))
+    publish(latest, one_gpu(round=2, monotonic=5005, queue="second"))
     rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
     await asyncio.sleep(0)
-    await publish(latest, one_gpu(round=3, monotonic=5016, queue="third"))
+    publish(latest, one_gpu(round=3, monotonic=5016, queue="third"))
     assert b'queue="third"' in exposing.page(now=5016, interval=5).body, "the first page is too old by now"
     await rendering
     assert b'queue="third"' in exposing.page(now=5016, interval=5).body
@@ -492,11 +492,11 @@ async def test_a_page_is_never_older_than_the_one_served_before(monkeypatch: pyt
 async def test_a_page_is_rendered_ahead_of_the_scrape_that_is_due(scrapes: list[float], ahead: bool) -> None:
     """Rounds come more often than scrapes: only the page that will be asked for is worth its rendering."""
     latest = Latest()
-    await publish(latest, one_gpu(monotonic=4999))
+    publish(latest, one_gpu(monotonic=4999))
     exposing = exposition(latest)
     for at in scrapes:
         exposing.page(now=at, interval=5)
-    await publish(latest, one_gpu(round=2, monotonic=5002, queue="new"))
+    publish(latest, one_gpu(round=2, monotonic=5002, queue="new"))
     await exposing.prepare(now=5002, interval=5)
     assert bool(exposing._pages) is ahead
     assert b'queue="new"' in exposing.page(now=5003, interval=5).body, "or it is rendered on demand"
