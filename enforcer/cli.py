@@ -13,9 +13,9 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from types import ModuleType
 
+from exporter.base.version import VERSION
 from exporter.config.arguments import Parser
 
 PROGRAM = "gpusteward"
@@ -45,7 +45,7 @@ def parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         epilog="example: kubectl exec -n gpusteward ds/gpusteward -- gpusteward check",
         allow_abbrev=False,
     )
-    whole.add_argument("--version", action="version", version=f"%(prog)s {version('gpusteward')}")
+    whole.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     whole.set_defaults(program=parser)
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
     for name in names:

@@ -13,13 +13,13 @@ import gc
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 
 from exporter.base.clock import Clock, SystemClock
 from exporter.base.revision import revision
+from exporter.base.version import VERSION
 from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, tolerance_of
 from exporter.kube import NoNames
 from exporter.kube.file import FileInventory
@@ -37,7 +37,6 @@ from exporter.web.server import Server
 
 log = structlog.get_logger()
 
-VERSION = version("gpusteward")
 COLLECTED_AFTER = 50_000
 """
 New objects after which Python looks for cycles.

@@ -11,8 +11,9 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from exporter.base.problem import lines
+from exporter.base.version import VERSION
 from exporter.config import ConfigError, parse_arguments, start
-from exporter.daemon import VERSION, observe
+from exporter.daemon import observe
 from exporter.devices import DeviceError
 from exporter.rounds import logs
 from exporter.rounds.latest import Latest

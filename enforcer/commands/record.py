@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enforcer.commands import Commands
+from exporter.base.version import VERSION
 from exporter.config.arguments import ALL, add_flags, chosen
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ async def _record(config: "Config", wanted: argparse.Namespace) -> None:
 
 def _opened(wanted: argparse.Namespace, config: "Config", node: str, now: float, seen: "FirstSeen") -> "Writing":
     """Create the file, with the choice of names and declarations to keep. Raises RecordingError."""
-    from importlib.metadata import version  # noqa: PLC0415  (as above)
-
-    from exporter.config import catalogue_of  # noqa: PLC0415
+    from exporter.config import catalogue_of  # noqa: PLC0415  (as above)
     from exporter.limits.first_seen import as_data  # noqa: PLC0415
     from exporter.recording import FORMAT, Header, Writing  # noqa: PLC0415
     from exporter.recording.anonymizing import Pseudonyms  # noqa: PLC0415
@@ -146,7 +145,7 @@ def _opened(wanted: argparse.Namespace, config: "Config", node: str, now: float,
     keeping = Keeping.of(catalogue_of(config.limits), labels)
     header = Header(
         gpusteward_recording=FORMAT,
-        program=version("gpusteward"),
+        program=VERSION,
         node=node,
         started_at=now,
         interval=float(config.sampling.interval),

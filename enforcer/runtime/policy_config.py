@@ -9,10 +9,10 @@ and is no rule: the version, the catalogue, and how limits are read.
 
 import hashlib
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from enforcer.policy.rules import Budget, Budgets, Protect, Rules, RulesError
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
+from exporter.base.version import VERSION
 from exporter.config import Config, Limits, catalogue_of, tolerance_of
 from exporter.model import PodUid
 
@@ -68,7 +68,7 @@ def build_of(limits: Limits) -> str:
     """
     decisive = (catalogue_of(limits), str(limits.systems), limits.fair_share, limits.mps_scope)
     digest = hashlib.sha256(repr(decisive).encode()).hexdigest()
-    return f"{version('gpusteward')}+{digest[:12]}"
+    return f"{VERSION}+{digest[:12]}"
 
 
 def impossible(config: Config) -> Iterator[tuple[str, str]]:

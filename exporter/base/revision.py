@@ -5,7 +5,7 @@ What comes in: the file that the build left in the package (hatch_build.py). Wha
 checkout that runs as it is may have changed since it was installed.
 """
 
-from importlib.resources import files
+from pathlib import Path
 
 FILE = "revision.txt"
 UNKNOWN = "unknown"
@@ -13,5 +13,5 @@ UNKNOWN = "unknown"
 
 def revision() -> str:
     """Return the commit."""
-    written = files("exporter").joinpath(FILE)
+    written = Path(__file__).parents[1] / FILE
     return (written.read_text(encoding="ascii").strip() if written.is_file() else "") or UNKNOWN

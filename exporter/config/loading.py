@@ -5,7 +5,6 @@ What comes in: `Arguments`. What goes out: `Config`, or `ConfigError`. `combine`
 A daemon uses `start`, which also accepts a file with keys that this version does not know.
 """
 
-import difflib
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -54,6 +53,8 @@ def start(arguments: Arguments, also: Check = lambda _: ()) -> tuple[Config, Con
 
 def _of_web(key: str) -> bool:
     """Whether an unknown key is of the section `web`, or of one that was probably meant to be it."""
+    import difflib  # noqa: PLC0415  (0.2 MB, for a wrong key only)
+
     return bool(difflib.get_close_matches(key.partition(".")[0].lower(), ["web"]))
 
 

@@ -8,7 +8,6 @@ The rule: nothing is guessed. Unknown keys, duplicate keys and wrong types are r
 show the refused value, unless the file is one of secrets: then they show its kind.
 """
 
-import difflib
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -157,6 +156,8 @@ def refuse(
 
 def hint(key: str, known: list[str]) -> str:
     """Suggest the known key that was probably meant, or list the known ones."""
+    import difflib  # noqa: PLC0415  (0.2 MB, for a wrong key only)
+
     close = difflib.get_close_matches(key, known, n=1)
     return f'use "{close[0]}", or remove the key' if close else f"use a known key: {', '.join(sorted(known))}"
 

@@ -8,6 +8,7 @@ twice if it uses CUDA and OpenGL, or is an MPS client. "Not available" stays Non
 """
 
 from collections.abc import Iterable
+from functools import cache
 
 from exporter.model import DeviceKey, GpuProcess, ProcessKind
 
@@ -20,4 +21,10 @@ def merged(device: DeviceKey, listed: Iterable[tuple[ProcessKind, int, int | Non
         kinds.setdefault(pid, set()).add(kind)
         known = memory.get(pid)
         memory[pid] = known if used is None else max(used, known or 0)
-    return tuple(GpuProcess(device, pid, frozenset(kinds[pid]), memory[pid]) for pid in sorted(memory))
+    return tuple(GpuProcess(device, pid, _one(frozenset(kinds[pid])), memory[pid]) for pid in sorted(memory))
+
+
+@cache
+def _one(kinds: frozenset[ProcessKind]) -> frozenset[ProcessKind]:
+    """Return the set that all processes of the same kinds share: each would have 216 bytes."""
+    return kinds

@@ -27,6 +27,8 @@ __all__ = ["ProcFs", "proc_root"]
 _GONE = (FileNotFoundError, ProcessLookupError)
 _CHUNK = 16384
 _SHOWN = 60
+MOST_OWNERS = 2**10
+"""Owners that are kept to be shared: 0.5 MB."""
 
 _Parse = Callable[[str], Owner]
 
@@ -83,6 +85,7 @@ class ProcFs:
         self._trusted = trusted
         self._own = own
         self._remembered = remember
+        self._owners: dict[Owner, Owner] = {}
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
         """
@@ -93,7 +96,7 @@ class ProcFs:
         doubt = unproven(self._root, self._own, trusted=self._trusted)
         if doubt is not None:
             return HostSample(faults=(doubt,))
-        parse = cache(self._pods.owner)  # for this sample: the processes of a container share one text
+        parse = cache(self._owner)  # for this sample: the processes of a container share one text
         processes: dict[int, HostProcess] = {}
         odd = _Odd(self._pods)
         # A look without PIDs may come while another thread, which is late, still asks.
@@ -119,6 +122,13 @@ class ProcFs:
         living = self._living(parse, odd) if want_living else None
         faults = tuple(odd.faults(self._root, incomplete=bool(unreadable)))
         return HostSample(processes, unreadable, living, pid_domain_proven=True, faults=faults)
+
+    def _owner(self, text: str) -> Owner:
+        """Name the owner. Equal owners are one object, also of processes that were read in different rounds."""
+        owner = self._pods.owner(text)
+        if len(self._owners) >= MOST_OWNERS:
+            self._owners.clear()
+        return self._owners.setdefault(owner, owner)
 
     def _process(self, raw: int, parse: _Parse, odd: _Odd) -> HostProcess:
         with _folder(self._root, raw) as task:

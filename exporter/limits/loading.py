@@ -9,7 +9,7 @@ The rule: a mistake is found here, at the start, and not when a pod is resolved.
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,10 +30,8 @@ class CatalogueError(Exception):
 def builtin() -> Catalogue:
     """Load the package's catalogue, in the order of its files' names."""
     catalogue: Catalogue = ()
-    files = resources.files("exporter.limits").joinpath("catalogue").iterdir()
-    for file in sorted(files, key=lambda file: file.name):
-        if file.name.endswith(".yaml"):
-            catalogue = extend(catalogue, parse(file.read_bytes(), file.name), file.name)
+    for file in sorted((Path(__file__).parent / "catalogue").glob("*.yaml")):
+        catalogue = extend(catalogue, parse(file.read_bytes(), file.name), file.name)
     check(catalogue)
     return catalogue
 

@@ -9,7 +9,7 @@ counts from the start of the simulation. On those of a pod with a `Life` it coun
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -192,7 +192,7 @@ class Scene(_Row, frozen=True):
 @cache
 def scene() -> Scene:
     """Read `scene.yaml`, once per process."""
-    text = resources.files("exporter.simulated").joinpath("scene.yaml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("scene.yaml").read_text(encoding="utf-8")
     return msgspec.convert(yaml.safe_load(text), Scene)
 
 

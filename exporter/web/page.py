@@ -12,7 +12,7 @@ import functools
 import hashlib
 import re
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 _INLINE = re.compile(rb"<(style|script)>(.*?)</\1>", re.DOTALL)
 
@@ -28,7 +28,7 @@ class NodePage:
 @functools.cache
 def node_page() -> NodePage:
     """Read the page, once per process."""
-    body = (resources.files("exporter.web") / "page.html").read_bytes()
+    body = Path(__file__).with_name("page.html").read_bytes()
     allowed = {kind.decode(): _source(text) for kind, text in _INLINE.findall(body)}
     policy = (
         "default-src 'none'; "

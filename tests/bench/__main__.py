@@ -4,7 +4,7 @@
 In: sizes such as `16x128`, or nothing for all. With `--realtime` (root) the daemon and its scraper go before all other
 work on the machine, so that this work is not in the figures. Out: a table in Markdown on standard output;
 docs/performance.md keeps one with the machine it came from.
-Law: CPU time is the process's own, from /proc; the fake driver's share is in it.
+Law: CPU time is the process's own; the fake driver's share is in it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from bench.node import Size, running
 from bench.peers import environment
+from bench.usage import cpu_seconds
 from daemon.running import Daemon
 from driver.build import build
 from exporter.host.remembered import YOUNG
@@ -29,7 +30,6 @@ from exporter.host.remembered import YOUNG
 SIZES = (Size(8, 8), Size(8, 32), Size(16, 128))
 ROUNDS = 20
 SCRAPES = 400
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,6 @@ class Figures:
     scrape_p99: float
     rss_mb: float
     page_kb: float
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads (fields 14 and 15 of /proc/<pid>/stat)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def rounds(daemon: Daemon, count: int) -> tuple[float, float]:

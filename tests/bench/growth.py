@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.node import Size, running
@@ -89,6 +90,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30, help="for each point")
     parser.add_argument("--svg", type=Path)
     chosen = parser.parse_args()
+    if chosen.svg and find_spec("matplotlib") is None:  # said before a quarter of an hour is measured in vain
+        parser.error("--svg needs matplotlib. fix: make .venv/.docs")
     print("| GPUs x processes | processes | CPU | floor | scrape p99 | RSS |\n|---|---|---|---|---|---|", flush=True)
     by_processes, by_gpus = measured(BY_PROCESSES, chosen.seconds), measured(BY_GPUS, chosen.seconds)
     if chosen.svg:

@@ -1,9 +1,10 @@
 """
-`make bench-peers`: gpusteward beside nvitop-exporter and beside the floor, on one fake driver. Figures, no verdict.
+`make bench-peers`: gpusteward beside nvitop-exporter and beside the floors, on one fake driver. Figures, no verdict.
 
-In: sizes such as `8x32`, `--seconds` of each measurement. Out: a table in Markdown on standard output.
-Law: one program at a time, all of them on one node, one round and one compressed scrape a second. CPU time is the
-process's own, from /proc; the fake driver's share is in it.
+In: sizes such as `8x32`, `--seconds` of each program. Out: a table in Markdown on standard output.
+Law: one program at a time, all of them on one node, one round and one compressed scrape a second. Each is started
+anew and measured in every turn, so that other work on the machine meets all alike. CPU time is the process's own,
+from /proc; the fake driver's share is in it. Ours has the packages of the image (`shipped`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from bench import shipped
 from bench.node import Size, running
 from bench.usage import cpu_seconds, memory
 from daemon.running import Daemon
@@ -35,16 +37,18 @@ SIZES = (Size(8, 8), Size(8, 32), Size(8, 128))
 WARM = 12
 """Scrapes before the first figure: caches are warm then, and the processes no longer young."""
 ACCEPT = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
-INSTALLED = Path(sys.executable).parent
 HERE = Path(__file__).parent
 FLAGS = ("--devices=nvml", "--sampling.interval=1s", "--node.host-root=/", "--log.format=json")
+
+SENT = 190
+"""Bytes for each process in a compressed page of ours, with 64 processes on the node."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """CPU in per cent of a core; scrapes in milliseconds, sorted; the page uncompressed in kB."""
+    """CPU in per cent of a core; scrapes in milliseconds, sorted; the page in kB, uncompressed if it came so."""
 
     cpu: float
     scrapes: Sequence[float]
@@ -60,6 +64,21 @@ class Figures:
     def p99(self) -> float:
         """The scrape that one in a hundred exceeds."""
         return self.scrapes[math.ceil(len(self.scrapes) * 0.99) - 1] if self.scrapes else 0.0
+
+    @property
+    def scraped(self) -> str:
+        """The columns that a program without a page leaves empty."""
+        return f"{self.p50:.1f} ms | {self.p99:.1f} ms | {self.page_kb:.0f} kB" if self.scrapes else " |  | "
+
+
+def together(turns: Sequence[Figures]) -> Figures:
+    """Put equally long turns of one program together; RSS is the most of them."""
+    return Figures(
+        statistics.mean(turn.cpu for turn in turns),
+        sorted(scrape for turn in turns for scrape in turn.scrapes),
+        max(turn.rss_mb for turn in turns),
+        turns[-1].page_kb,
+    )
 
 
 def environment(node: FakeNode) -> dict[str, str]:
@@ -140,17 +159,17 @@ def ours(setting: Setting, *command: str | Path, mode: str = "observe") -> Figur
 
 def counterless(setting: Setting) -> Figures:
     """Measure the exporter without its counters of use over time."""
-    return ours(setting, sys.executable, "-m", "bench.without_counters", mode="")
+    return ours(setting, shipped.programs() / "python", "-m", "bench.without_counters", mode="")
 
 
 def observing(setting: Setting) -> Figures:
     """Measure the program with its defaults."""
-    return ours(setting, INSTALLED / "gpusteward", "run")
+    return ours(setting, shipped.programs() / "gpusteward", "run")
 
 
 def judging(setting: Setting) -> Figures:
     """Measure the policy, which judges every container of the node."""
-    return ours(setting, INSTALLED / "gpusteward", "run", mode="dry-run")
+    return ours(setting, shipped.programs() / "gpusteward", "run", mode="dry-run")
 
 
 def nvitop(setting: Setting) -> Figures:
@@ -168,6 +187,14 @@ def floor(setting: Setting) -> Figures:
     with ended(subprocess.Popen(command, env=os.environ | environment(setting.node), stdout=subprocess.PIPE)) as one:
         assert one.stdout is not None and one.stdout.readline()
         return measured(one.pid, None, setting.seconds)
+
+
+def bare_socket(setting: Setting) -> Figures:
+    """Measure a scrape of bytes that need no work."""
+    command = (sys.executable, HERE / "bare_socket.py", str(SENT * setting.processes))
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE)) as one:
+        assert one.stdout is not None
+        return measured(one.pid, Scraper(f"127.0.0.1:{int(one.stdout.readline())}"), setting.seconds)
 
 
 @contextmanager
@@ -196,19 +223,21 @@ def peer() -> Path:
 
 PROGRAMS: dict[str, tuple[str, Callable[[Setting], Figures]]] = {
     "floor": ("the floor", floor),
+    "socket": ("a bare socket", bare_socket),
     "nvitop": (PEER.replace("==", " "), nvitop),
     "ours": ("observing, without counters", counterless),
     "counters": ("observing", observing),
     "policy": ("mode dry-run", judging),
 }
-COLUMNS = ("GPUs x processes", "program", "CPU", "of nvitop's", "of the floor", "scrape p50", "p99", "RSS", "page")
+COLUMNS = ("GPUs x processes", "program", "CPU", "of nvitop's", "of the floor", "scrape p50", "p99", "page", "RSS")
 
 
 def main() -> int:
     """Measure each size and print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
     parser.add_argument("sizes", nargs="*", help="GPUs x processes on each, such as 8x32")
-    parser.add_argument("--seconds", type=float, default=100, help="of each measurement")
+    parser.add_argument("--seconds", type=int, default=100, help="of each program, in all turns together")
+    parser.add_argument("--turns", type=int, default=4, help="times that each program is measured")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="programs to measure, with commas between them")
     chosen = parser.parse_args()
     library, programs = build(cache()), [key for key in PROGRAMS if key in chosen.only.split(",")]
@@ -218,16 +247,16 @@ def main() -> int:
             tempfile.TemporaryDirectory() as folder,
             running(size, Path(folder), library, limit="1Gi") as (node, names),
         ):
-            setting, found = Setting(node, names, size.gpus * size.processes, chosen.seconds), dict[str, Figures]()
-            for key in programs:
-                name, measure = PROGRAMS[key]
-                f = found[key] = measure(setting)
-                ratios = (f"{f.cpu / found[one].cpu:.2f}" if one in found else "" for one in ("nvitop", "floor"))
-                print(
-                    f"| {size} | {name} | {f.cpu:.2f} % | {' | '.join(ratios)} | {f.p50:.1f} ms | {f.p99:.1f} ms | "
-                    f"{f.rss_mb:.0f} MB | {f.page_kb:.0f} kB |",
-                    flush=True,
-                )
+            setting = Setting(node, names, size.gpus * size.processes, chosen.seconds / chosen.turns)
+            turns = [{key: PROGRAMS[key][1](setting) for key in programs} for _ in range(chosen.turns)]
+        found = {key: together([turn[key] for turn in turns]) for key in programs}
+        for key, f in found.items():
+            ratios = (f"{f.cpu / found[one].cpu:.2f}" if one in found else "" for one in ("nvitop", "floor"))
+            print(
+                f"| {size} | {PROGRAMS[key][0]} | {f.cpu:.2f} % | {' | '.join(ratios)} | {f.scraped} | "
+                f"{f.rss_mb:.0f} MB |",
+                flush=True,
+            )
     return 0
 
 

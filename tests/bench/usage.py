@@ -1,15 +1,13 @@
 """
-What a process uses, read from /proc. In: its pid. Out: seconds and megabytes (of 2^20 bytes). Law: nothing is sampled;
+What a process uses. In: its pid. Out: seconds and megabytes (of 2^20 bytes). Law: nothing is sampled;
 the kernel counts.
 """
 
 from __future__ import annotations
 
-import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +20,9 @@ class Memory:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads (fields 14 and 15 of /proc/<pid>/stat)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """User and system time of all its threads, also of those that ended."""
+    # The process's clock (clock_getcpuclockid(3), which Python has for its own threads only): /proc counts 10 ms.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def memory(pid: int) -> Memory:

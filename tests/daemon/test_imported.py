@@ -27,6 +27,8 @@ OF_OTHERS = {
     *("exporter.recording", "exporter.simulated", "exporter.top", "shtab"),
 }
 """What other commands and other settings need."""
+PYTHONS = {"csv", "difflib", "importlib.metadata", "importlib.resources", "zipfile"}
+"""Of Python's library, what only mistakes and installers need: 1 MB."""
 LIBRARY = {
     *("kubernetes", "pydantic", "requests", "urllib3", "oauthlib", "requests_oauthlib", "websocket", "dateutil"),
     "aiohttp_retry",
@@ -68,7 +70,7 @@ def imported(node: FakeNode, *flags: str, needed: set[str] = CONTROL, **variable
 def test_without_kubernetes_it_imports_nothing_of_kubernetes(fake_node: FakeNode, mode: str) -> None:
     """Neither clients nor actions, in any mode; and nothing that only another command or setting needs."""
     found = imported(fake_node, "--names.source=none", f"--mode={mode}")
-    assert not found & (OF_OTHERS | LIBRARY | MODELS | CLUSTER)
+    assert not found & (OF_OTHERS | PYTHONS | LIBRARY | MODELS | CLUSTER)
 
 
 def test_in_a_pod_it_does_without_the_kubernetes_library(fake_node: FakeNode) -> None:
@@ -76,7 +78,7 @@ def test_in_a_pod_it_does_without_the_kubernetes_library(fake_node: FakeNode) ->
     found = imported(
         fake_node, needed=CLUSTER | CONTROL, KUBERNETES_SERVICE_HOST="127.0.0.1", KUBERNETES_SERVICE_PORT="9"
     )
-    assert not found & (OF_OTHERS | LIBRARY | MODELS)
+    assert not found & (OF_OTHERS | PYTHONS | LIBRARY | MODELS)
 
 
 def test_a_kubeconfig_is_read_by_the_library_without_its_models(fake_node: FakeNode, tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_a_kubeconfig_is_read_by_the_library_without_its_models(fake_node: FakeN
     assert not found & (OF_OTHERS | MODELS)
 
 
-@pytest.mark.parametrize("name", sorted(OF_OTHERS | MODELS))
+@pytest.mark.parametrize("name", sorted(OF_OTHERS | PYTHONS | MODELS))
 def test_what_must_not_be_imported_is_there(name: str) -> None:
     """A module that was renamed would be missed by no one: each name of these lists is one that could be imported."""
     assert find_spec(name) is not None

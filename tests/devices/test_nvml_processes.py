@@ -90,6 +90,8 @@ def test_merging_takes_the_maximum_whatever_the_order(
         assert process.memory == max((used for _, used in own if used != NOT_AVAILABLE), default=None)
         assert process.kinds == {kind for kind, _ in own}
     assert {process.pid for process in merged} == {pid for _, pid, _ in listed}
+    sets = [process.kinds for process in merged]
+    assert len(set(map(id, sets))) == len(set(sets)), "processes of the same kinds share one set"
 
 
 @pytest.mark.parametrize(

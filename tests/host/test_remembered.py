@@ -19,7 +19,7 @@ from driver.node import FakeNode, gpus
 from driver.workload import until
 from exporter.base.clock import SystemClock
 from exporter.config import parse_arguments, start
-from exporter.host import remembered
+from exporter.host import procfs, remembered
 from exporter.host.procfs import ProcFs
 from exporter.host.remembered import KEPT, SPARE, YOUNG, Remembered, boot_time
 from exporter.sources import open_sources
@@ -67,6 +67,25 @@ def test_a_process_keeps_its_cgroup_for_a_minute_at_most(proc: Proc) -> None:
     assert proc.source.sample([10]).processes[10] is first
     proc.now += KEPT
     assert proc.container(10) == "b"
+
+
+def test_the_processes_of_a_container_share_one_owner(proc: Proc) -> None:
+    """Also if they are read in different rounds: a node has more processes than containers."""
+    proc.put("10", OLD)
+    proc.put("11", OLD)
+    first = proc.source.sample([10]).processes[10].owner
+    proc.now += KEPT
+    assert first is not None and proc.source.sample([11]).processes[11].owner is first
+
+
+def test_owners_are_kept_up_to_a_number(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that come and go do not fill the memory; what is given is right all the same."""
+    monkeypatch.setattr(procfs, "MOST_OWNERS", 2)
+    kept = proc.source._owners
+    for pid in range(10, 40):
+        proc.put(str(pid), OLD, POD.replace("a" * 64, f"{pid:064x}"))
+        owner = proc.source.sample([pid]).processes[pid].owner
+        assert owner is not None and owner.pairs[0][1] == f"{pid:064x}" and len(kept) <= 2
 
 
 def test_a_number_with_another_start_is_another_process(proc: Proc) -> None:

@@ -9,13 +9,27 @@ from pathlib import Path
 
 import pytest
 
+from exporter.base.version import VERSION
 from tools.release.programs import ReleaseError
-from tools.release.source import CHART, IMAGE, ROOT, charted, checked, paged, pages, section, version
+from tools.release.source import (
+    CHART,
+    IMAGE,
+    MODULE,
+    ROOT,
+    charted,
+    checked,
+    paged,
+    pages,
+    programmed,
+    section,
+    version,
+)
 
 CHANGES = "# Changelog\n\n## 1.2.3, 1 May 2026\n\n- New.\n\n### More\n\n- Other.\n\n## 1.2.2\n\n- Old.\n"
 FILES = {
     "pyproject.toml": '[project]\nversion = "1.2.3"\n',
     "CHANGELOG.md": CHANGES,
+    f"{MODULE}": 'VERSION = "1.2.3"\n',
     f"{CHART}/Chart.yaml": "name: gpusteward\nversion: 1.2.3\nappVersion: 1.2.3\n",
     "deploy/manifests/observe/gpusteward.yaml": "image: gpusteward:1.2.3\n",
 }
@@ -62,6 +76,7 @@ def test_a_commit_that_says_what_it_is_can_be_released(checkout: Path) -> None:
         ("1.2.3", ("CHANGELOG.md", "## Unreleased\n\n- New.\n"), "CHANGELOG.md says nothing about 1.2.3"),
         ("1.2.3", ("CHANGELOG.md", "## 1.2.3\n\n## 1.2.2\n\n- Old.\n"), "CHANGELOG.md says nothing about 1.2.3"),
         ("1.2.3", (f"{CHART}/Chart.yaml", "version: 1.2.3\nappVersion: 1.2.2\n"), "do not have the version"),
+        ("1.2.3", (f"{MODULE}", 'VERSION = "1.2.2"\n'), "do not have the version"),
         ("1.2.3", ("deploy/manifests/observe/gpusteward.yaml", "image: gpusteward:1.2.2\n"), "do not have the version"),
         ("1.2.3", ("more.txt", "new"), "not committed"),
     ],
@@ -100,7 +115,9 @@ def test_a_section_is_found_by_its_whole_version(wanted: str, notes: str | None)
 
 
 def test_the_version_has_one_source() -> None:
-    """The chart and each page of the documentation have the version of pyproject.toml."""
+    """The programs, the chart and each page of the documentation have the version of pyproject.toml."""
+    assert version() == VERSION, "fix: make manifests"
+    assert (ROOT / MODULE).read_text() == programmed((ROOT / MODULE).read_text(), VERSION)
     chart = (ROOT / CHART / "Chart.yaml").read_text()
     assert chart == charted(chart, version()), "fix: make manifests"
     naming = {page.name: page.read_text() for page in pages() if IMAGE.search(page.read_text())}
@@ -112,11 +129,12 @@ def test_the_version_has_one_source() -> None:
 def test_the_pages_get_the_next_version(tmp_path: Path) -> None:
     """After a change of pyproject.toml `make manifests` writes all places: no page is edited by hand."""
     copy = tmp_path / "checkout"
-    for name in ("tools", "docs", str(CHART)):
+    for name in ("tools", "docs", "exporter/base", str(CHART)):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.png", "dashboards"))
     shutil.copy(ROOT / "README.md", copy)
     write(copy, "pyproject.toml", '[project]\nversion = "77.8.9"\n')
     subprocess.run([sys.executable, "-m", "tools.release.source"], cwd=copy, check=True)
+    assert 'VERSION = "77.8.9"\n' in (copy / MODULE).read_text()
     assert version(copy) == "77.8.9" and "appVersion: 77.8.9\n" in (copy / CHART / "Chart.yaml").read_text()
     for page in pages(copy):
         old = ROOT / page.relative_to(copy)

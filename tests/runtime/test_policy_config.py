@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from dataclasses import fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from default_rules import default_rules
 from enforcer.policy.rules import Budget, Budgets, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from enforcer.runtime.policy_config import impossible, meaningless, rules_of
+from exporter.base.version import VERSION
 from exporter.config import Arguments, Config, ConfigError, load
 from exporter.config.policy import Policy
 from exporter.model import Tolerance
@@ -157,7 +157,7 @@ def test_what_a_limit_is_read_by_is_part_of_the_build(tmp_path: Path) -> None:
     ]
     builds = [rules_of(written(tmp_path, "{}", text)).build for text in texts]
     assert len(set(builds)) == len(texts)
-    assert all(build.startswith(f"{version('gpusteward')}+") for build in builds)
+    assert all(build.startswith(f"{VERSION}+") for build in builds)
     script = "from exporter.config import Arguments, load; from enforcer.runtime.policy_config import rules_of;"
     again = subprocess.run(
         [sys.executable, "-c", f"{script} print(rules_of(load(Arguments())).build)"],

@@ -3,7 +3,7 @@ What is released: one commit of a git checkout, and the version that pyproject.t
 
 In: the checkout. Out: version, revision, date, section of CHANGELOG.md.
 Law: the version has one source, pyproject.toml; `python -m tools.release.source` copies it
-into the chart and the pages, and tests compare all other places.
+into the programs, the chart and the pages, and tests compare all other places.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tools.release.programs import ReleaseError, run
 
 ROOT = Path(__file__).parents[2]
 CHART = Path("deploy/charts/gpusteward")
+MODULE = Path("exporter/base/version.py")
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 IMAGE = re.compile(r"(gpusteward:|--build-arg VERSION=)\d+\.\d+\.\d+")
 """The image as the commands of pages name and build it."""
@@ -55,6 +56,11 @@ def charted(text: str, wanted: str) -> str:
     return re.sub(r"^(version|appVersion): .*$", rf"\g<1>: {wanted}", text, flags=re.MULTILINE)
 
 
+def programmed(text: str, wanted: str) -> str:
+    """Write the module from which the programs know this version."""
+    return re.sub(r'^VERSION = ".*"$', f'VERSION = "{wanted}"', text, flags=re.MULTILINE)
+
+
 def paged(text: str, wanted: str) -> str:
     """Write a page whose commands build and name the image of this version."""
     return IMAGE.sub(rf"\g<1>{wanted}", text)
@@ -76,9 +82,15 @@ def checked(root: Path, wanted: str) -> Source:
         )
     chart = (root / CHART / "Chart.yaml").read_text()
     plain = (root / "deploy/manifests/observe/gpusteward.yaml").read_text()
-    if chart != charted(chart, wanted) or f"image: gpusteward:{wanted}\n" not in plain:
+    program = (root / MODULE).read_text()
+    if (
+        chart != charted(chart, wanted)
+        or program != programmed(program, wanted)
+        or f"image: gpusteward:{wanted}\n" not in plain
+    ):
         raise ReleaseError(
-            f"The chart or the manifests do not have the version {wanted}.\nfix: `make manifests`, and commit."
+            f"The programs, the chart or the manifests do not have the version {wanted}.\n"
+            "fix: `make manifests`, and commit."
         )
     if not (notes := section((root / "CHANGELOG.md").read_text(), wanted)):
         raise ReleaseError(
@@ -94,6 +106,8 @@ def checked(root: Path, wanted: str) -> Source:
 if __name__ == "__main__":
     chart = ROOT / CHART / "Chart.yaml"
     chart.write_text(charted(chart.read_text(), version()))
+    module = ROOT / MODULE
+    module.write_text(programmed(module.read_text(), version()))
     for page in pages():
         if (wanted := paged(page.read_text(), version())) != page.read_text():
             page.write_text(wanted)

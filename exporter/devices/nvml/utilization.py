@@ -20,6 +20,8 @@ from exporter.devices.nvml.library import Handle, Library
 from exporter.model import Collector, ProcessUtilization, Utilization
 
 FULL = 100
+_RATIOS = tuple(percent / FULL for percent in range(FULL + 1))
+"""The driver mostly returns one sample of a process. Its ratios are these objects, which take no memory."""
 _NO_SAMPLES = (0, 0, 0, 0, 0)
 """Their number, and the sums of SM, memory controller, encoder and decoder."""
 
@@ -76,6 +78,8 @@ def summarize(entries: Iterable[Entry], cursor: int) -> ProcessRatios:
         ProcessUtilization(
             pid, sm / count / FULL, memory / count / FULL, encoder / count / FULL, decoder / count / FULL
         )
+        if count > 1
+        else ProcessUtilization(pid, _RATIOS[sm], _RATIOS[memory], _RATIOS[encoder], _RATIOS[decoder])
         for pid, (count, sm, memory, encoder, decoder) in sorted(sums.items())
     )
     return ProcessRatios(processes, dropped, newest)
