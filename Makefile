@@ -111,7 +111,7 @@ bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go int
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
 
-bench-peers: $(VENV)/.docs  ## measure beside nvitop-exporter and a bare loop, as root, in 45 minutes; docs/growth.svg, tables for docs/performance.md
+bench-peers: $(VENV)/.docs  ## measure beside nvitop-exporter and a bare loop, as root, in an hour and a quarter; docs/growth.svg, tables for docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench.peers
 	PYTHONPATH=tests $(BIN)/python -m bench.growth --svg docs/growth.svg
 

@@ -30,8 +30,9 @@ class CatalogueError(Exception):
 def builtin() -> Catalogue:
     """Load the package's catalogue, in the order of its files' names."""
     catalogue: Catalogue = ()
-    for file in sorted((Path(__file__).parent / "catalogue").glob("*.yaml")):
-        catalogue = extend(catalogue, parse(file.read_bytes(), file.name), file.name)
+    for file in sorted((Path(__file__).parent / "catalogue").iterdir()):
+        if file.suffix == ".yaml":
+            catalogue = extend(catalogue, parse(file.read_bytes(), file.name), file.name)
     check(catalogue)
     return catalogue
 

@@ -3,8 +3,8 @@
 
 In: sizes such as `8x32`, `--seconds` of each program. Out: a table in Markdown on standard output.
 Law: one program at a time, all of them on one node, one round and one compressed scrape a second. Each is started
-anew and measured in every turn, so that other work on the machine meets all alike. CPU time is the process's own,
-from /proc; the fake driver's share is in it. Ours has the packages of the image (`shipped`).
+anew and measured in every turn, so that other work on the machine meets all alike. CPU time is the process's own;
+the fake driver's share is in it. Ours has the packages of the image (`shipped`).
 """
 
 from __future__ import annotations
@@ -229,6 +229,8 @@ PROGRAMS: dict[str, tuple[str, Callable[[Setting], Figures]]] = {
     "counters": ("observing", observing),
     "policy": ("mode dry-run", judging),
 }
+RATIOS = {"nvitop": ("floor", "socket"), "floor": ("socket",)}
+"""What a program's CPU is compared with, and the programs for which that would say nothing."""
 COLUMNS = ("GPUs x processes", "program", "CPU", "of nvitop's", "of the floor", "scrape p50", "p99", "page", "RSS")
 
 
@@ -240,6 +242,8 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=4, help="times that each program is measured")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="programs to measure, with commas between them")
     chosen = parser.parse_args()
+    if chosen.turns < 1 or chosen.seconds < 1 or chosen.seconds % chosen.turns:
+        parser.error(f"--seconds: expected a multiple of --turns, got {chosen.seconds} in {chosen.turns} turns")
     library, programs = build(cache()), [key for key in PROGRAMS if key in chosen.only.split(",")]
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     for size in [Size(*map(int, size.split("x"))) for size in chosen.sizes] or SIZES:
@@ -251,7 +255,9 @@ def main() -> int:
             turns = [{key: PROGRAMS[key][1](setting) for key in programs} for _ in range(chosen.turns)]
         found = {key: together([turn[key] for turn in turns]) for key in programs}
         for key, f in found.items():
-            ratios = (f"{f.cpu / found[one].cpu:.2f}" if one in found else "" for one in ("nvitop", "floor"))
+            ratios = (
+                f"{f.cpu / found[to].cpu:.2f}" if to in found and key not in no else "" for to, no in RATIOS.items()
+            )
             print(
                 f"| {size} | {PROGRAMS[key][0]} | {f.cpu:.2f} % | {' | '.join(ratios)} | {f.scraped} | "
                 f"{f.rss_mb:.0f} MB |",

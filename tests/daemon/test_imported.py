@@ -28,7 +28,7 @@ OF_OTHERS = {
 }
 """What other commands and other settings need."""
 PYTHONS = {"csv", "difflib", "importlib.metadata", "importlib.resources", "zipfile"}
-"""Of Python's library, what only mistakes and installers need: 1 MB."""
+"""Of Python's library, what only mistakes, installers and other commands need: 1 MB."""
 LIBRARY = {
     *("kubernetes", "pydantic", "requests", "urllib3", "oauthlib", "requests_oauthlib", "websocket", "dateutil"),
     "aiohttp_retry",

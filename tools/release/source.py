@@ -85,7 +85,7 @@ def checked(root: Path, wanted: str) -> Source:
     program = (root / MODULE).read_text()
     if (
         chart != charted(chart, wanted)
-        or program != programmed(program, wanted)
+        or f'VERSION = "{wanted}"\n' not in program
         or f"image: gpusteward:{wanted}\n" not in plain
     ):
         raise ReleaseError(
