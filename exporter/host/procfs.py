@@ -27,7 +27,7 @@ __all__ = ["ProcFs", "proc_root"]
 _GONE = (FileNotFoundError, ProcessLookupError)
 _CHUNK = 16384
 _SHOWN = 60
-MOST_OWNERS = 2**10
+SHARED_OWNERS = 2**10
 """Owners that are kept to be shared: 0.5 MB."""
 
 _Parse = Callable[[str], Owner]
@@ -124,9 +124,11 @@ class ProcFs:
         return HostSample(processes, unreadable, living, pid_domain_proven=True, faults=faults)
 
     def _owner(self, text: str) -> Owner:
-        """Name the owner. Equal owners are one object, also of processes that were read in different rounds."""
+        """Name the owner. Up to a number of them, equal owners are one object, also in different rounds."""
         owner = self._pods.owner(text)
-        if len(self._owners) >= MOST_OWNERS:
+        if (known := self._owners.get(owner)) is not None:
+            return known
+        if len(self._owners) >= SHARED_OWNERS:
             self._owners.clear()
         return self._owners.setdefault(owner, owner)
 

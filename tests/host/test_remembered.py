@@ -80,7 +80,7 @@ def test_the_processes_of_a_container_share_one_owner(proc: Proc) -> None:
 
 def test_owners_are_kept_up_to_a_number(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that come and go do not fill the memory; what is given is right all the same."""
-    monkeypatch.setattr(procfs, "MOST_OWNERS", 2)
+    monkeypatch.setattr(procfs, "SHARED_OWNERS", 2)
     kept = proc.source._owners
     for pid in range(10, 40):
         proc.put(str(pid), OLD, POD.replace("a" * 64, f"{pid:064x}"))
