@@ -92,20 +92,6 @@ async def observe(
     try:
         limiting = limiting_of(config)
         judge = enforcement.judge if enforcement else None
-        sampler = Sampler(
-            node=sources.node,
-            devices=sources.devices,
-            host=sources.host,
-            inventory=sources.inventory,
-            beat=beat_of(config),
-            clock=clock,
-            limiting=limiting,
-            keep=judge.hear if judge else None,
-        )
-        if refused is not None:
-            sampler.standing = (_invalid(refused),)  # the watch of the file logs it
-        if enforcement is not None:
-            enforcement.attach(lambda only: sampler.fresh(only, latest))
         exposition = Exposition(
             latest,
             node=sources.node,
@@ -115,6 +101,21 @@ async def observe(
             process=Process(clock.monotonic).collect,
             exported=config.metrics.workload_labels == "exported",
         )
+        sampler = Sampler(
+            node=sources.node,
+            devices=sources.devices,
+            host=sources.host,
+            inventory=sources.inventory,
+            beat=beat_of(config),
+            clock=clock,
+            limiting=limiting,
+            keep=judge.hear if judge else None,
+            scrape=exposition.scrapes.wait,
+        )
+        if refused is not None:
+            sampler.standing = (_invalid(refused),)  # the watch of the file logs it
+        if enforcement is not None:
+            enforcement.attach(lambda only: sampler.fresh(only, latest))
         answers = Answers(
             latest,
             exposition,

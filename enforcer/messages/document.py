@@ -52,15 +52,15 @@ def standing(holder: Standing, offset: float, at: float, more: Outlook = NOTHING
     }
 
 
-def decision(decided: Decision, offset: float) -> Json:
+def decision(decided: Decision) -> Json:
     """Describe an action or a refusal."""
     if decided.action is not None:
         kind = "dry_run" if decided.action.dry else "action"
         text = action_line(decided.action, decided.at, decided.result, decided.detail)
         ended = {"result": decided.result, "detail": decided.detail, "text": text}
-        return {"at": decided.at, "kind": kind, **_action(decided.action, offset), **ended}
+        return {"at": decided.at, "kind": kind, **_action(decided.action, decided.offset), **ended}
     assert decided.refusal is not None  # noqa: S101  (a decision is one or the other)
-    return {"at": decided.at, "kind": "refusal", **standing(decided.refusal, offset, decided.at)}
+    return {"at": decided.at, "kind": "refusal", **standing(decided.refusal, decided.offset, decided.at)}
 
 
 def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json:
@@ -73,7 +73,7 @@ def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json
         ],
         "budget_remaining": verdict.remaining,
         "standings": [standing(holder, offset, at) for holder in verdict.standings],
-        "recent": [decision(decided, offset) for decided in recent],
+        "recent": [decision(decided) for decided in recent],
     }
 
 

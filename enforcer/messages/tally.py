@@ -45,9 +45,14 @@ ELSEWHERE = ""
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An action, or a refusal, at a Unix time; `result` and `detail` of an action that has ended."""
+    """
+    An action, or a refusal, at a Unix time; `result` and `detail` of an action that has ended.
+
+    `offset` is Unix time minus monotonic time at that moment. Setting the clock later changes no time of it.
+    """
 
     at: float
+    offset: float
     action: Action | None
     refusal: Standing | None
     result: Result | None = None
@@ -94,19 +99,23 @@ class Tally:
     recent: tuple[Decision, ...] = ()
     asked: Mapping[HolderKey, Asked] = field(default_factory=dict)
 
-    def after(self, verdict: Verdict, at: float) -> "Tally":
-        """Count a verdict of Unix time `at`: dry runs, refusals, and warnings that were not accepted."""
+    def after(self, verdict: Verdict, at: float, offset: float) -> "Tally":
+        """
+        Count a verdict of Unix time `at`: dry runs, refusals, and warnings that were not accepted.
+
+        `offset`: Unix time minus monotonic time.
+        """
         tally = self._warnings(verdict)
         action = verdict.action
         if action is None and not verdict.refusals:
             return tally
         dry_runs, refused = dict(self.dry_runs), dict(self.refused)
-        recent = [Decision(at, None, refusal) for refusal in verdict.refusals]
+        recent = [Decision(at, offset, None, refusal) for refusal in verdict.refusals]
         for refusal in verdict.refusals:
             if refusal.reason is not None:
                 _count(refused, (refusal.reason, refusal.namespace), (refusal.reason, ELSEWHERE))
         if action is not None:
-            recent.append(Decision(at, action, None))
+            recent.append(Decision(at, offset, action, None))
             if action.dry:
                 _count(dry_runs, (action.rung, action.namespace), (action.rung, ELSEWHERE))
         recent = [*reversed(recent), *self.recent]

@@ -108,8 +108,8 @@ class Decider:
         before, past = self._verdict, self._history
         self._history, verdict = decide(snapshot, self.in_force(), past, self._moment())
         self._noted(past)
-        self._tally = self._tally.after(verdict, snapshot.taken_at)
         self._verdict, self._snapshot = verdict, snapshot
+        self._tally = self._tally.after(verdict, snapshot.taken_at, self._offset)
         for line in lines(verdict, before):
             (log.warning if line.warning else log.info)(line.event, **line.data)
         warnings = notices(verdict, before, snapshot, self.rules.trigger)
@@ -274,13 +274,13 @@ class Decider:
 
     def decisions(self) -> dict[str, Any]:
         """Describe the recent actions and refusals, the newest first."""
-        return {"recent": [document.decision(decision, self._offset) for decision in self._tally.recent]}
+        return {"recent": [document.decision(decision) for decision in self._tally.recent]}
 
     def actions(self, namespace: str, pod: str) -> list[dict[str, Any]]:
         """Describe the recent actions on pods of this name, the newest first; without dry runs."""
         recent = [each for each in self._tally.recent if each.action is not None and not each.action.dry]
         mine = [each for each in recent if each.action and (each.action.namespace, each.action.pod) == (namespace, pod)]
-        return [document.decision(each, self._offset) for each in mine[:SHOWN]]
+        return [document.decision(each) for each in mine[:SHOWN]]
 
     def preview(self) -> dict[str, Any] | None:
         """Describe what mode `enforce` would do now; None before the first round."""

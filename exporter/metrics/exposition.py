@@ -13,10 +13,8 @@ The rule:
 
 import asyncio
 import zlib
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as TEXT
 from prometheus_client.core import Metric
@@ -25,6 +23,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 
 from exporter.metrics import SUBJECTS, integrals, rounds
 from exporter.metrics.family import Families
+from exporter.metrics.scrapes import Scrapes
 from exporter.metrics.text import EOF, PageText
 from exporter.model import Snapshot
 from exporter.rounds.latest import Latest, Reload, Tally
@@ -32,10 +31,8 @@ from exporter.rounds.latest import Latest, Reload, Tally
 STALE_AFTER = 3
 """A snapshot older than so many intervals is withdrawn."""
 
-ASKED_WITHIN = 120.0
-"""Seconds without a scrape after which a scraper is forgotten: two scrapes of the usual minute."""
-REMEMBERED = 4
-"""Times of scrapes per format, to predict the next one; two Prometheus servers in turn need more than two."""
+AHEAD = 1.5
+"""Intervals for which a page is rendered ahead: until the page of the next round is ready."""
 
 PAUSE = 0.001
 """Seconds between two slices: a scrape in between needs several turns of the event loop."""
@@ -89,7 +86,7 @@ class Exposition:
         self._exported = exported
         self._rendered: _Facts | None = None
         self._pages: dict[Format, Page] = {}
-        self._asked: dict[Format, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
+        self.scrapes = Scrapes[Format]()
         self._considered: int | None = None
         """The last round that `prepare` rendered; None before its first call. It will render a newer round soon."""
 
@@ -105,7 +102,7 @@ class Exposition:
 
         """
         wanted = (OPENMETRICS if "application/openmetrics-text" in accept else TEXT, gzip_accepted(accept_encoding))
-        self._asked[wanted].append(now)
+        self.scrapes.came(wanted, now)
         facts = self._facts(now, interval)
         if facts != self._rendered and not (self._about_to_render(facts) and self._still_good(wanted, now, interval)):
             self._rendered, self._pages = facts, {}
@@ -120,7 +117,7 @@ class Exposition:
     async def prepare(self, *, now: float, interval: float) -> None:
         """Render the page in each format that a scraper will want before the next round; yield to the event loop."""
         facts = self._facts(now, interval)
-        wanted = [asked for asked, times in self._asked.items() if _due(times, now, interval)]
+        wanted = self.scrapes.wanted(now, AHEAD * interval)
         bodies = {asked: _Body(asked) for asked in wanted}
         try:
             for number, content_type in enumerate({content_type for content_type, _ in wanted}):
@@ -162,19 +159,6 @@ class Exposition:
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
         return wanted in self._pages and before is not None and now - before.monotonic <= STALE_AFTER * interval
-
-
-def _due(times: Sequence[float], now: float, interval: float) -> bool:
-    """
-    Return whether a scrape is expected before the page of the next round is ready.
-
-    Scrapers come at a fixed interval; the shortest of the last gaps is taken for it. A wrong guess costs one page that
-    is rendered in vain, or on demand.
-    """
-    if len(times) < 2 or now - times[-1] > ASKED_WITHIN:  # noqa: PLR2004  (a gap has two ends)
-        return False
-    rhythm = min(later - earlier for earlier, later in pairwise(times))
-    return times[-1] + rhythm <= now + 1.5 * interval
 
 
 def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes | None]:

@@ -4,7 +4,8 @@ The rounds and their times: sample, attribute, account, make the snapshot, publi
 What comes in: the three sources. What goes out: one snapshot per round, published as the latest.
 
 The rule: rounds follow one another, never in parallel. A full round reads everything once per interval. Each interval
-is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings.
+is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings. A round that would
+meet an expected scrape begins some milliseconds later.
 
 Between full rounds, two kinds of devices are read more often (`watched`):
 - GPUs on which a limit was exceeded are read about once a second, at irregular times, also without a change of memory.
@@ -95,6 +96,7 @@ class Sampler:
         limiting: Limiting | None = None,
         keep: Callable[[Snapshot], None] | None = None,
         random: Random | None = None,
+        scrape: Callable[[float], float] = lambda _: 0.0,
     ) -> None:
         """
         Make a sampler.
@@ -104,6 +106,7 @@ class Sampler:
             limiting: resolves the limits; without it there are none.
             keep: gets each snapshot before the next round begins; its exceptions end the sampler.
             random: varies the times of rounds; by default tenants cannot predict it.
+            scrape: gets the time; returns how long a round waits for an expected scrape: milliseconds, mostly 0.
 
         """
         self.beat = beat
@@ -118,6 +121,7 @@ class Sampler:
         self._limiting = limiting or Limiting(())
         self._keep = keep
         self._random = random or SystemRandom()
+        self._scrape = scrape
         self._readings: Mapping[GpuUuid, GpuReading] = {}
         self._present: Mapping[GpuUuid, int] = {}
         self._tracked: integrals.Known = {}
@@ -238,6 +242,8 @@ class Sampler:
     async def _publish(
         self, latest: Latest, only: Collection[GpuUuid] | None, *, by_time: bool = False
     ) -> Snapshot | None:
+        if by_time and (wait := self._scrape(self._clock.monotonic())):
+            await self._clock.sleep(wait)
         async with self._turn:  # rounds follow one another, also requested ones
             latest.beat = self._clock.monotonic()
             try:

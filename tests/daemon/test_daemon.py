@@ -396,6 +396,28 @@ def test_a_signal_while_it_loads_ends_it_cleanly(tmp_path: Path, number: signal.
 
 
 @pytest.mark.fault(70)
+def test_a_round_begins_after_the_scrape_that_is_expected() -> None:
+    """
+    Of two scrapes the third is expected, and a round that is due in the moments before it waits.
+
+    Here the moments are a minute, so that a slow machine fails no test: no round begins between the scrapes.
+    """
+    program = (
+        "import sys; from exporter import __main__; from exporter.metrics import scrapes; scrapes.BEFORE = 60.0;"
+        "sys.exit(__main__.main())"
+    )
+    flags = ("--devices=simulated", "--sampling.interval=0.2s", "--log.format=json")
+    with Daemon(*flags, command=(sys.executable, "-c", program)) as daemon:
+        daemon.get("/metrics")
+        first = time.time()
+        time.sleep(1.5)
+        second = time.time()
+        daemon.get("/metrics")
+        answered = time.time()
+        begins = daemon.until(lambda s: s["taken_at"] if s["taken_at"] > answered else None, "the next round")
+    assert begins >= second + (second - first)
+
+
 def test_a_scrape_that_is_not_read_holds_up_no_round(node: FakeNode, start_daemon: StartDaemon) -> None:
     """A scraper asks and asks and takes no answer: rounds go on at their pace, and others are answered."""
     daemon = start_daemon()

@@ -32,7 +32,7 @@ def played(rounds: int, *actors: Actor, rules: Rules = DRY, **world: object) -> 
     play, tally = Play(rules, settled(rules)), Tally()
     for _ in range(rounds):
         verdict = play.step(*(actors or (GREEDY, MEEK)), **world)  # type: ignore[arg-type]
-        tally = tally.after(verdict, WALL + play.monotonic - BEGIN)
+        tally = tally.after(verdict, WALL + play.monotonic - BEGIN, OFFSET)
     return play, tally
 
 
@@ -141,17 +141,17 @@ def test_each_reason_is_explained(reason: Reason) -> None:
 def test_actions_rehearsals_and_refusals_are_told_apart() -> None:
     """`kind` says which; each has the time and the pod."""
     _, tally = played(28)
-    (rehearsed,) = plain([document.decision(one, OFFSET) for one in tally.recent])
+    (rehearsed,) = plain([document.decision(one) for one in tally.recent])
     assert (rehearsed["kind"], rehearsed["action"], rehearsed["pod"]) == ("dry_run", "evict", "greedy-1")
     assert (rehearsed["workload_kind"], rehearsed["workload"]) == ("Deployment", "greedy")
     assert rehearsed["at"] - rehearsed["over_since"] == pytest.approx(135)
     real = Play()
     action = real.until_action(GREEDY, MEEK)
-    real_tally = Tally().after(real.verdicts[-1], WALL)
-    (done,) = plain([document.decision(one, OFFSET) for one in real_tally.recent])
+    real_tally = Tally().after(real.verdicts[-1], WALL, OFFSET)
+    (done,) = plain([document.decision(one) for one in real_tally.recent])
     assert (done["kind"], done["action"], action.dry) == ("action", "evict", False)
     _, tally = played(40, namespaces={"team": {}})
-    (refused,) = plain([document.decision(one, OFFSET) for one in tally.recent])
+    (refused,) = plain([document.decision(one) for one in tally.recent])
     assert (refused["kind"], refused["reason"], refused["state"]) == ("refusal", "no_consent", "held")
 
 

@@ -7,9 +7,10 @@ import pytest
 from enforcer.messages.tally import ELSEWHERE, MOST_KEYS, MOST_RECENT, Tally
 from enforcer.policy.history import Change, Moment, Result, Standing, Verdict
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, WALL, Play, settled
+from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, WALL, Play, settled
 
 NOW = Moment(1.0, 1.0)
+OFFSET = WALL - BEGIN
 
 
 def held() -> Standing:
@@ -29,7 +30,7 @@ def tallied(mode: Mode, rounds: int = 40) -> tuple[Tally, Play]:
     play, tally = Play(rules, settled(rules)), Tally()
     for _ in range(rounds):
         verdict = play.step(GREEDY, MEEK)
-        tally = tally.after(verdict, WALL)
+        tally = tally.after(verdict, WALL, OFFSET)
         if verdict.action is not None:
             break
     return tally, play
@@ -58,7 +59,7 @@ def test_a_warning_counts_once_when_the_server_accepted_it(mode: Mode) -> None:
     assert dict(warned.requested) == {(Rung.NOTIFY, "team"): 1}
     assert warned.warned(holder) is warned
     for actor in [*[replace(GREEDY, used=GIB)] * 20, *[GREEDY] * 5]:
-        warned = warned.after(play.step(actor, MEEK), WALL)
+        warned = warned.after(play.step(actor, MEEK), WALL, OFFSET)
     assert dict(warned.warned(holder).requested) == {(Rung.NOTIFY, "team"): 2}
 
 
@@ -76,14 +77,14 @@ def test_a_warning_that_is_not_accepted_within_a_minute_is_undelivered() -> None
     tally, play = tallied(Mode.ENFORCE, 15)
     assert dict(tally.undelivered) == {}
     for _ in range(10):
-        tally = tally.after(play.step(GREEDY, MEEK), WALL)
+        tally = tally.after(play.step(GREEDY, MEEK), WALL, OFFSET)
     assert dict(tally.undelivered) == {"team": 1}
     (holder,) = play.history.levels
     assert dict(tally.warned(holder).requested) == {(Rung.NOTIFY, "team"): 1}
     prompt, play = tallied(Mode.ENFORCE, 15)
     prompt = prompt.warned(holder)
     for _ in range(10):
-        prompt = prompt.after(play.step(GREEDY, MEEK), WALL)
+        prompt = prompt.after(play.step(GREEDY, MEEK), WALL, OFFSET)
     assert dict(prompt.undelivered) == {}
 
 
@@ -118,14 +119,14 @@ def test_a_quiet_round_changes_nothing() -> None:
     """It is the very same tally: a node where nothing happens costs nothing."""
     tally, play = tallied(Mode.DRY_RUN)
     play = Play(UNHURRIED)
-    assert tally.after(play.steps(3, replace(GREEDY, used=0), MEEK), WALL) is tally
+    assert tally.after(play.steps(3, replace(GREEDY, used=0), MEEK), WALL, OFFSET) is tally
 
 
 def test_a_refusal_that_lasts_is_counted_once() -> None:
     """Changes into a refusal are counted, not rounds in it."""
     play, tally = Play(replace(UNHURRIED, mode=Mode.ENFORCE)), Tally()
     for _ in range(60):
-        tally = tally.after(play.step(GREEDY, MEEK, namespaces={"team": {}}), WALL)
+        tally = tally.after(play.step(GREEDY, MEEK, namespaces={"team": {}}), WALL, OFFSET)
     assert dict(tally.refused) == {(Reason.NO_CONSENT, "team"): 1}
     assert [one.refusal.reason for one in tally.recent if one.refusal] == [Reason.NO_CONSENT]
 
@@ -135,7 +136,7 @@ def test_recent_decisions_are_bounded_and_the_newest_come_first() -> None:
     one, tally = held(), Tally()
     for number in range(MOST_RECENT):
         first, second = replace(one, pod=f"a-{number}"), replace(one, pod=f"b-{number}")
-        tally = tally.after(refused(first, second), float(number))
+        tally = tally.after(refused(first, second), float(number), OFFSET)
     assert len(tally.recent) == MOST_RECENT
     newest = [decision.refusal.pod for decision in tally.recent[:3] if decision.refusal]
     assert newest == [f"b-{MOST_RECENT - 1}", f"a-{MOST_RECENT - 1}", f"b-{MOST_RECENT - 2}"]
@@ -146,11 +147,11 @@ def test_counters_are_bounded_and_lose_nothing() -> None:
     one, tally = held(), Tally()
     count = MOST_KEYS + 100
     for number in range(0, count, 100):
-        tally = tally.after(refused(*(replace(one, namespace=f"n-{number + i}") for i in range(100))), 0.0)
+        tally = tally.after(refused(*(replace(one, namespace=f"n-{number + i}") for i in range(100))), 0.0, OFFSET)
     assert len(tally.refused) == MOST_KEYS + 1
     assert tally.refused[Reason.NO_CONSENT, ELSEWHERE] == 100
     assert sum(tally.refused.values()) == count
-    again = tally.after(refused(replace(one, namespace="n-0")), 0.0)
+    again = tally.after(refused(replace(one, namespace="n-0")), 0.0, OFFSET)
     assert again.refused[Reason.NO_CONSENT, "n-0"] == 2, "a namespace that has a series keeps it"
 
 
@@ -161,7 +162,8 @@ def test_counters_only_grow(mode: Mode) -> None:
     play, tally = Play(rules, settled(rules)), Tally()
     for number in range(240):
         before = tally
-        tally = tally.after(play.step(GREEDY if number % 120 < 40 else replace(GREEDY, used=0), MEEK), WALL + number)
+        actor = GREEDY if number % 120 < 40 else replace(GREEDY, used=0)
+        tally = tally.after(play.step(actor, MEEK), WALL + number, OFFSET)
         for holder in play.history.levels:
             tally = tally.warned(holder)
         for was, now in ((before.requested, tally.requested), (before.dry_runs, tally.dry_runs)):

@@ -444,7 +444,7 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served(monkeypat
     latest = Latest()
     publish(latest, one_gpu())
     exposing = exposition(latest)
-    exposing.page(now=4990, interval=5)
+    exposing.page(now=4995, interval=5)
     await exposing.prepare(now=5000, interval=5)
     before = exposing.page(now=5000, interval=5)
     publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
@@ -485,7 +485,8 @@ async def test_a_page_is_never_older_than_the_one_served_before(monkeypatch: pyt
         pytest.param([5000], False, id="one look in a browser"),
         pytest.param([4970, 5000], False, id="every 30 s, just been here"),
         pytest.param([4945, 4975], True, id="every 30 s, due before the next round"),
-        pytest.param([4972, 4999, 5002], True, id="two scrapers taking turns"),
+        pytest.param([4945, 4972, 4975], True, id="two scrapers taking turns, the other is due"),
+        pytest.param([4972, 4999, 5002], False, id="two scrapers taking turns, both have been here"),
         pytest.param([4700, 4730], False, id="gone for good"),
     ],
 )

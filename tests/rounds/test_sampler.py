@@ -191,6 +191,21 @@ async def test_a_round_an_interval() -> None:
     assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
 
 
+async def test_a_round_waits_for_an_expected_scrape_and_a_requested_one_does_not() -> None:
+    """The rounds after it keep their times. What an action asks for is read at once."""
+    world = node(17.0, held=GIB)
+    near = {0.0: 0.0, 5.0: 0.02, 10.0: 0.0, 15.0: 0.01}
+    sampler = Sampler(
+        node="n1", devices=world, host=Host(), inventory=world, beat=STEADY, clock=world.clock, scrape=near.__getitem__
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await sampler.run(Latest())
+    assert world.asked == [(0.0, None), (5.02, None), (10.0, None), (15.01, None)]
+    world.clock.now = 5.0
+    await sampler.fresh([ONE], Latest())
+    assert world.asked[-1] == (5.0, frozenset({ONE}))
+
+
 async def test_a_shorter_interval_counts_within_five_seconds() -> None:
     """After a reload at t = 16 s the next round does not wait for the rest of the old interval."""
     world = node(22.0, held=GIB)

@@ -478,6 +478,17 @@ def test_a_pod_that_waits_for_the_dry_run_of_another_one_is_held(stage: Stage) -
     assert (state["state"], state["reason"]) == ("held", "in_flight")
 
 
+def test_what_was_told_of_a_decision_stays_when_the_clock_is_set(stage: Stage) -> None:
+    """Clients know a decision by its times: they stay to the last digit, also after the Unix clock jumped."""
+    stage.rounds(60)
+    told = stage.judge.decisions()["recent"]
+    assert told and all(one["over_since"] for one in told)
+    stage.monotonic += stage.judge.rules.interval
+    seen = snapshot((GREEDY, MEEK), stage.monotonic)
+    stage.judge.hear(replace(seen, taken_at=seen.taken_at + 3600))
+    assert stage.judge.decisions()["recent"] == told
+
+
 def test_a_dry_run_without_an_api_server_ends_at_once(stage: Stage) -> None:
     """It is logged, and keeps no other dry run waiting."""
     stage.rounds(60)

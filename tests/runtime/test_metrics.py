@@ -34,7 +34,7 @@ class Node:
         """Let so many rounds pass; the page after the last."""
         for _ in range(count):
             verdict = self.play.step(*actors, **world)  # type: ignore[arg-type]
-            self.tally = self.tally.after(verdict, WALL + self.play.monotonic - BEGIN)
+            self.tally = self.tally.after(verdict, WALL + self.play.monotonic - BEGIN, WALL - BEGIN)
             self.seen = snapshot(actors, self.play.monotonic, **world)  # type: ignore[arg-type]
         return self.page()
 
