@@ -395,7 +395,6 @@ def test_a_signal_while_it_loads_ends_it_cleanly(tmp_path: Path, number: signal.
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.fault(70)
 def test_a_round_begins_after_the_scrape_that_is_expected() -> None:
     """
     Of two scrapes the third is expected, and a round that is due in the moments before it waits.
@@ -418,6 +417,7 @@ def test_a_round_begins_after_the_scrape_that_is_expected() -> None:
     assert begins >= second + (second - first)
 
 
+@pytest.mark.fault(70)
 def test_a_scrape_that_is_not_read_holds_up_no_round(node: FakeNode, start_daemon: StartDaemon) -> None:
     """A scraper asks and asks and takes no answer: rounds go on at their pace, and others are answered."""
     daemon = start_daemon()
