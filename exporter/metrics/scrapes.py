@@ -4,8 +4,8 @@ When scrapes come.
 What comes in: the time and the format of each scrape, in monotonic seconds. What goes out: when the next one is
 expected, in which formats a page is wanted soon, and how long a round waits for a scrape.
 
-The rule: scrapers come at a fixed interval. A wrong guess costs little: a page that is rendered in vain, or on demand,
-or a round that begins up to 25 ms later.
+The rule: one scraper, or two that take turns, come at a fixed interval. A wrong guess costs little: a page that is
+rendered in vain, or on demand, or a round that begins up to 25 ms later.
 """
 
 from collections import defaultdict, deque
@@ -22,6 +22,13 @@ BEFORE = 0.02
 Seconds before an expected scrape in which no round begins.
 
 A round of 64 processes and its page keep Python busy for 6 ms. A scrape in that time took 4 to 5 ms instead of 1.5.
+With 2,048 processes it is 40 ms, in parts, and a scrape waits for one part at most.
+"""
+SPAN = 0.9
+"""
+Seconds that the remembered scrapes of a format must span, if a round is to wait for the next one.
+
+A tenant that scrapes every 25 ms would choose the moments of all rounds otherwise, and could be small in each.
 """
 AFTER = 0.005
 """Seconds after the expected time in which a scrape may still come: the clocks of scrapers are a few ms off."""
@@ -45,8 +52,8 @@ class Scrapes(Generic[Format]):
         return [asked for asked, at in expected.items() if at is not None and at <= now + within]
 
     def wait(self, now: float) -> float:
-        """Return the seconds for which a round should wait, so that it does not meet an expected scrape; mostly 0."""
-        expected = (_next(times, now) for times in self._times.values())
+        """Return the seconds for which a round should wait for an expected scrape, at most 25 ms and mostly 0."""
+        expected = (_next(times, now) for times in self._times.values() if times[-1] - times[0] >= SPAN)
         rests = (at + AFTER - now for at in expected if at is not None)
         return max((rest for rest in rests if 0 < rest <= BEFORE + AFTER), default=0.0)
 
@@ -55,8 +62,8 @@ def _next(times: Sequence[float], now: float) -> float | None:
     """
     Return when the next scrape is expected; None without a regular scraper.
 
-    One scraper comes after as long a time as before. Two that take turns come after the last gap but one. For one,
-    both gaps are the same.
+    It comes after the last gap but one: the gaps of two scrapers alternate, and those of one are the same. A
+    look with a browser makes the next two guesses wrong.
     """
     if len(times) < 2 or now - times[-1] > ASKED_WITHIN:  # noqa: PLR2004  (a gap has two ends)
         return None

@@ -4,8 +4,8 @@ The rounds and their times: sample, attribute, account, make the snapshot, publi
 What comes in: the three sources. What goes out: one snapshot per round, published as the latest.
 
 The rule: rounds follow one another, never in parallel. A full round reads everything once per interval. Each interval
-is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings. A round that would
-meet an expected scrape begins some milliseconds later.
+is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings. Within these bounds,
+a full round that would meet an expected scrape begins some milliseconds later.
 
 Between full rounds, two kinds of devices are read more often (`watched`):
 - GPUs on which a limit was exceeded are read about once a second, at irregular times, also without a change of memory.
@@ -106,7 +106,7 @@ class Sampler:
             limiting: resolves the limits; without it there are none.
             keep: gets each snapshot before the next round begins; its exceptions end the sampler.
             random: varies the times of rounds; by default tenants cannot predict it.
-            scrape: gets the time; returns how long a round waits for an expected scrape: milliseconds, mostly 0.
+            scrape: gets the time; returns how long a full round waits for an expected scrape: milliseconds, mostly 0.
 
         """
         self.beat = beat
@@ -146,6 +146,14 @@ class Sampler:
                     soon = self._soon(latest)
                 elif fast and (moved := await self._moved(fast)):
                     await self._publish(latest, moved)
+            await self._let_pass(began + self.beat.wait(1.0, lasted))
+
+    async def _let_pass(self, latest_start: float) -> None:
+        """Wait for an expected scrape, if the next full round may still begin after it."""
+        now = self._clock.monotonic()
+        wait = self._scrape(now)
+        if wait and now + wait <= latest_start:
+            await self._clock.sleep(wait)
 
     def _soon(self, latest: Latest) -> float:
         lasted = latest.snapshot.duration if latest.snapshot else 0.0
@@ -242,8 +250,6 @@ class Sampler:
     async def _publish(
         self, latest: Latest, only: Collection[GpuUuid] | None, *, by_time: bool = False
     ) -> Snapshot | None:
-        if by_time and (wait := self._scrape(self._clock.monotonic())):
-            await self._clock.sleep(wait)
         async with self._turn:  # rounds follow one another, also requested ones
             latest.beat = self._clock.monotonic()
             try:

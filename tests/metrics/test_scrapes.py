@@ -20,15 +20,15 @@ def regular(scrapes: Scrapes[str], gap: float, until: float, *, asked: str = "te
 @given(
     gap=st.floats(1.0, 60.0),
     late=st.lists(st.floats(0.0, 0.001), min_size=5, max_size=5),
-    part=st.floats(0.0, 1.0),
+    before=st.floats(0.0, 0.05),
 )
-def test_no_round_meets_the_scrape_of_a_regular_scraper(gap: float, late: list[float], part: float) -> None:
-    """Wherever between two scrapes a round would begin, and though each comes up to a millisecond late."""
+def test_no_round_meets_the_scrape_of_a_regular_scraper(gap: float, late: list[float], before: float) -> None:
+    """Whenever shortly before it a round would begin, and though each scrape comes up to a millisecond late."""
     scrapes = Scrapes[str]()
     times = [1000 + number * gap + more for number, more in enumerate(late)]
     for at in times[:-1]:
         scrapes.came("text", at)
-    now = times[-2] + ANSWER + part * (times[-1] - times[-2] - ANSWER)
+    now = times[-1] - before
     wait = scrapes.wait(now)
     assert 0 <= wait <= BEFORE + AFTER
     begins = now + wait
@@ -43,6 +43,17 @@ def test_rounds_far_from_a_scrape_do_not_wait() -> None:
     assert waiting == list(range(980, 1000)), "and in the 5 ms after the expected time, of a scrape that is late"
     assert scrapes.wait(11.004) == pytest.approx(0.001)
     assert scrapes.wait(11.006) == 0
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.025, 0.4])
+def test_no_round_waits_for_a_scraper_without_a_break(gap: float) -> None:
+    """A tenant with many requests a second cannot choose the moments of the rounds; a page is still rendered ahead."""
+    scrapes = Scrapes[str]()
+    for number in range(100):
+        scrapes.came("text", 10 + number * gap)
+    last = 10 + 99 * gap
+    assert {scrapes.wait(last + ms / 1000) for ms in range(1000)} == {0}
+    assert scrapes.wanted(last, 1.0) == ["text"]
 
 
 def test_two_scrapers_that_take_turns_are_both_expected() -> None:

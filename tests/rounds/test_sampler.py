@@ -191,16 +191,30 @@ async def test_a_round_an_interval() -> None:
     assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
 
 
-async def test_a_round_waits_for_an_expected_scrape_and_a_requested_one_does_not() -> None:
-    """The rounds after it keep their times. What an action asks for is read at once."""
-    world = node(17.0, held=GIB)
-    near = {0.0: 0.0, 5.0: 0.02, 10.0: 0.0, 15.0: 0.01}
+class Middle(Random):
+    """Each round comes after one interval."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+async def test_a_round_waits_for_an_expected_scrape_where_the_jitter_has_room() -> None:
+    """It begins 1.2 intervals after the one before at the latest, and what an action asks for is read at once."""
+    world = node(22.0, held=GIB)
+    near = {5.0: 0.02, 10.02: 0.99, 16.01: 1.01, 21.01: 0.0}
     sampler = Sampler(
-        node="n1", devices=world, host=Host(), inventory=world, beat=STEADY, clock=world.clock, scrape=near.__getitem__
+        node="n1",
+        devices=world,
+        host=Host(),
+        inventory=world,
+        beat=Beat(5.0, 0.5, jitter=0.2),
+        clock=world.clock,
+        random=Middle(),
+        scrape=lambda now: near[round(now, 3)],
     )
     with pytest.raises(asyncio.CancelledError):
         await sampler.run(Latest())
-    assert world.asked == [(0.0, None), (5.02, None), (10.0, None), (15.01, None)]
+    assert [at for at, _ in world.asked] == pytest.approx([0.0, 5.02, 11.01, 16.01, 21.01])
     world.clock.now = 5.0
     await sampler.fresh([ONE], Latest())
     assert world.asked[-1] == (5.0, frozenset({ONE}))
