@@ -63,7 +63,7 @@ Format = tuple[str, bool]
 
 
 class Exposition:
-    """Renders the latest snapshot, and keeps the pages of its round. This cache is its only state."""
+    """Renders the latest snapshot, and keeps the pages of its round and the times of scrapes."""
 
     def __init__(
         self,

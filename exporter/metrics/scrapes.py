@@ -22,13 +22,13 @@ BEFORE = 0.02
 Seconds before an expected scrape in which no round begins.
 
 A round of 64 processes and its page keep Python busy for 6 ms. A scrape in that time took 4 to 5 ms instead of 1.5.
-With 2,048 processes it is 40 ms, in parts, and a scrape waits for one part at most.
+With 2,048 processes a round takes 25 ms, in parts, and a scrape waits for one part at most.
 """
 SPAN = 0.9
 """
 Seconds that the remembered scrapes of a format must span, if a round is to wait for the next one.
 
-A tenant that scrapes every 25 ms would choose the moments of all rounds otherwise, and could be small in each.
+A tenant that scrapes every 25 ms could otherwise choose the moments of all rounds, and hold little memory then.
 """
 AFTER = 0.005
 """Seconds after the expected time in which a scrape may still come: the clocks of scrapers are a few ms off."""

@@ -62,7 +62,7 @@ def test_two_scrapers_that_take_turns_are_both_expected() -> None:
     for at in (0.0, 10.0, 15.0, 25.0, 30.0):
         scrapes.came("text", at)
     assert scrapes.wait(39.99) == pytest.approx(0.015)
-    assert scrapes.wait(34.99) == 0, "five seconds after the last comes nobody"
+    assert scrapes.wait(34.99) == 0, "five seconds after the last, no scraper comes"
     assert scrapes.wanted(35.0, 5.0) == ["text"]
     assert scrapes.wanted(35.0, 4.0) == []
 
@@ -77,8 +77,8 @@ def test_scrapers_of_two_formats_are_both_expected() -> None:
     assert scrapes.wanted(10.5, 0.6) == ["text", "OpenMetrics"]
 
 
-@pytest.mark.parametrize("times", [[], [5.0], [5.0, 6.0]], ids=["nobody", "one look", "gone for good"])
-def test_nobody_is_expected(times: list[float]) -> None:
+@pytest.mark.parametrize("times", [[], [5.0], [5.0, 6.0]], ids=["no scraper", "one look", "gone for good"])
+def test_no_scraper_is_expected(times: list[float]) -> None:
     """No page is rendered ahead for a scraper that does not come, and no round waits for it."""
     scrapes = Scrapes[str]()
     for at in times:
