@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,8 +71,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    """The command beside a Prometheus of the week."""
-    with serving(data, tmp_path_factory.mktemp("prometheus")) as one:
+    """The command beside a Prometheus of the week. It has a copy of `data`, because most versions lock the folder."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    with serving(shutil.copytree(data, folder / "week"), folder) as one:
         yield Asking(one.url)
 
 
