@@ -20,13 +20,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from bench import shipped
 from bench.node import Size, running
+from bench.pages import in_use
 from bench.usage import cpu_seconds, memory
 from daemon.running import Daemon
 from driver.build import build
@@ -120,8 +121,13 @@ def until(made: Callable[[], T], what: str) -> T:
     raise TimeoutError(what)
 
 
-def measured(pid: int, scraper: Scraper | None, seconds: float) -> Figures:
+def measured(pid: int, scraper: Scraper | None, setting: Setting) -> Figures:
     """Scrape once a second for so long, after some scrapes that are not counted."""
+    with in_use(pid, os.getpid()) if setting.in_use else nullcontext():
+        return _measured(pid, scraper, setting.seconds)
+
+
+def _measured(pid: int, scraper: Scraper | None, seconds: float) -> Figures:
     took: list[float] = []
     began, due = 0.0, time.monotonic()
     for number in range(-WARM, int(seconds)):
@@ -140,12 +146,13 @@ def measured(pid: int, scraper: Scraper | None, seconds: float) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all programs of a comparison are given: the node, its names and processes, and the time."""
+    """What all programs of a comparison are given: the node, its names and processes, the time, and `bench.pages`."""
 
     node: FakeNode
     names: Path
     processes: int
     seconds: float
+    in_use: bool = False
 
 
 def ours(setting: Setting, *command: str | Path, mode: str = "observe") -> Figures:
@@ -154,7 +161,7 @@ def ours(setting: Setting, *command: str | Path, mode: str = "observe") -> Figur
     variables = environment(setting.node) | {"PYTHONPATH": str(HERE.parent)}
     with Daemon(*flags, env=variables, command=command) as daemon:
         daemon.until(lambda s: s["processes"]["container"] == setting.processes or None, "a complete round")
-        return measured(daemon.process.pid, Scraper(daemon.url.removeprefix("http://")), setting.seconds)
+        return measured(daemon.process.pid, Scraper(daemon.url.removeprefix("http://")), setting)
 
 
 def counterless(setting: Setting) -> Figures:
@@ -178,7 +185,7 @@ def nvitop(setting: Setting) -> Figures:
     with ended(subprocess.Popen(command, env=os.environ | environment(setting.node), stdout=subprocess.DEVNULL)) as one:
         scraper = Scraper("127.0.0.1:18000")
         until(lambda: scraper.text().count(b"process_gpu_memory_MiB{") >= setting.processes, "all processes")
-        return measured(one.pid, scraper, setting.seconds)
+        return measured(one.pid, scraper, setting)
 
 
 def floor(setting: Setting) -> Figures:
@@ -186,7 +193,7 @@ def floor(setting: Setting) -> Figures:
     command = (sys.executable, HERE / "floor.py", "1")
     with ended(subprocess.Popen(command, env=os.environ | environment(setting.node), stdout=subprocess.PIPE)) as one:
         assert one.stdout is not None and one.stdout.readline()
-        return measured(one.pid, None, setting.seconds)
+        return measured(one.pid, None, setting)
 
 
 def bare_socket(setting: Setting) -> Figures:
@@ -194,7 +201,7 @@ def bare_socket(setting: Setting) -> Figures:
     command = (sys.executable, HERE / "bare_socket.py", str(SENT * setting.processes))
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE)) as one:
         assert one.stdout is not None
-        return measured(one.pid, Scraper(f"127.0.0.1:{int(one.stdout.readline())}"), setting.seconds)
+        return measured(one.pid, Scraper(f"127.0.0.1:{int(one.stdout.readline())}"), setting)
 
 
 @contextmanager
@@ -241,6 +248,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=100, help="of each program, in all turns together")
     parser.add_argument("--turns", type=int, default=4, help="times that each program is measured")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="programs to measure, with commas between them")
+    parser.add_argument(
+        "--in-use", action="store_true", help="touch all pages of each program: for a host that takes idle ones away"
+    )
     chosen = parser.parse_args()
     if chosen.turns < 1 or chosen.seconds < 1 or chosen.seconds % chosen.turns:
         parser.error(f"--seconds: expected a multiple of --turns, got {chosen.seconds} in {chosen.turns} turns")
@@ -251,7 +261,7 @@ def main() -> int:
             tempfile.TemporaryDirectory() as folder,
             running(size, Path(folder), library, limit="1Gi") as (node, names),
         ):
-            setting = Setting(node, names, size.gpus * size.processes, chosen.seconds / chosen.turns)
+            setting = Setting(node, names, size.gpus * size.processes, chosen.seconds / chosen.turns, chosen.in_use)
             turns = [{key: PROGRAMS[key][1](setting) for key in programs} for _ in range(chosen.turns)]
         found = {key: together([turn[key] for turn in turns]) for key in programs}
         for key, f in found.items():

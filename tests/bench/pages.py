@@ -1,0 +1,89 @@
+"""
+Keep the pages of programs in use, where the host of a virtual machine takes idle ones away.
+
+In: PIDs. Out: nothing; it reads one byte of each resident page, 50 times a second, until it is ended. Law: it reads
+pages that are resident only, so a program's RSS stays; and it gives way to all other programs (SCHED_IDLE).
+
+On such a host a read of 1,024 pages took 0.04 ms after a rest of 5 ms. It took 1.4 ms after 0.1 s, and 15 ms after a
+second. A bare socket's scrape took 2.5 to 18 ms once a second, and 0.6 ms with this beside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+EVERY = 0.02
+LOOKS = 50
+"""Turns after which the resident pages are looked for again."""
+IOV_MAX = 1024
+PRESENT = 1 << 63
+"""The bit of an entry of /proc/<pid>/pagemap: https://docs.kernel.org/admin-guide/mm/pagemap.html"""
+
+
+class Iovec(ctypes.Structure):
+    """`struct iovec` of readv(2)."""
+
+    _fields_ = (("base", ctypes.c_size_t), ("length", ctypes.c_size_t))
+
+
+def resident(pid: int) -> list[int]:
+    """Return the addresses of its readable pages that are in memory."""
+    found: list[int] = []
+    with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, access, *_ = line.split()
+            if access[0] != "r" or "[v" in line:  # [vvar] and [vsyscall] are the kernel's
+                continue
+            first, end = (int(address, 16) // PAGE for address in span.split("-"))
+            entries = array("Q", os.pread(pagemap.fileno(), 8 * (end - first), 8 * first))
+            found += [PAGE * number for number, entry in enumerate(entries, first) if entry & PRESENT]
+    return found
+
+
+def touch(pid: int, pages: Sequence[ctypes.Array[Iovec]], libc: ctypes.CDLL) -> int:
+    """Read a byte of each page; how many were read. A page that is gone ends its batch."""
+    bytes_read = ctypes.create_string_buffer(IOV_MAX)
+    into = ctypes.byref(Iovec(ctypes.addressof(bytes_read), IOV_MAX))
+    return sum(max(0, libc.process_vm_readv(pid, into, 1, some, len(some), 0)) for some in pages)
+
+
+def batches(addresses: Sequence[int]) -> list[ctypes.Array[Iovec]]:
+    """Write them as process_vm_readv(2) takes them."""
+    parts = (addresses[first : first + IOV_MAX] for first in range(0, len(addresses), IOV_MAX))
+    return [(Iovec * len(part))(*(Iovec(address, 1) for address in part)) for part in parts]
+
+
+@contextmanager
+def in_use(*pids: int) -> Iterator[None]:
+    """Keep the pages of these processes in use meanwhile."""
+    command = (sys.executable, __file__, *map(str, pids))
+    with subprocess.Popen(command) as one:
+        try:
+            yield
+        finally:
+            one.kill()
+
+
+def main(pids: Sequence[int]) -> None:
+    """Touch their pages until this program is ended."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    libc = ctypes.CDLL(None)
+    while True:
+        pages = {pid: batches(resident(pid)) for pid in pids}
+        for _ in range(LOOKS):
+            for pid in pids:
+                touch(pid, pages[pid], libc)
+            time.sleep(EVERY)
+
+
+if __name__ == "__main__":
+    main([int(pid) for pid in sys.argv[1:]])
