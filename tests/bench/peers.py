@@ -146,7 +146,7 @@ def _measured(pid: int, scraper: Scraper | None, seconds: float) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all programs of a comparison are given: the node, its names and processes, the time, and `bench.pages`."""
+    """What all programs of a comparison are given: node, names, processes, time; and if pages are kept in use."""
 
     node: FakeNode
     names: Path
@@ -249,7 +249,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=4, help="times that each program is measured")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="programs to measure, with commas between them")
     parser.add_argument(
-        "--in-use", action="store_true", help="touch all pages of each program: for a host that takes idle ones away"
+        "--in-use", action="store_true", help="read all pages all the time, where idle ones are slow (bench/pages.py)"
     )
     chosen = parser.parse_args()
     if chosen.turns < 1 or chosen.seconds < 1 or chosen.seconds % chosen.turns:

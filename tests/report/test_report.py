@@ -71,7 +71,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    """The command beside a Prometheus of the week. It has a copy of `data`, because most versions lock the folder."""
+    """The command beside a Prometheus of the week, in a copy: another is run on `data` meanwhile, and locks it."""
     folder = tmp_path_factory.mktemp("prometheus")
     with serving(shutil.copytree(data, folder / "week"), folder) as one:
         yield Asking(one.url)
