@@ -7,7 +7,7 @@ a process is gone. Law: it reads only pages that were resident within the last s
 
 On such a host a read of 1,024 pages took 0.04 ms after a rest of 5 ms. It took 1.4 ms after 0.1 s, and 15 ms after a
 second. A bare socket's scrape took 2.5 to 18 ms once a second, and 0.6 to 0.9 ms with this beside it. Two loops that
-touch nothing, at the same priority, changed nothing.
+touch nothing, at the same priority, changed little: 9.3 ms before, 7.6 with them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-RESTS = 0.02
-LOOKS = 50
+REST = 0.02
+"""Seconds."""
+TURNS = 50
 """Turns after which the resident pages are looked for again."""
 IOV_MAX = 1024
 PRESENT = 1 << 63
 """The bit of an entry of /proc/<pid>/pagemap: https://docs.kernel.org/admin-guide/mm/pagemap.html"""
-
-
 KERNELS = ("[vvar]", "[vvar_vclock]", "[vdso]", "[vsyscall]")
 """Parts of a process's memory map that are the kernel's."""
 
@@ -75,12 +74,12 @@ def batches(addresses: Sequence[int]) -> list[ctypes.Array[Iovec]]:
 
 
 @contextmanager
-def in_use(*pids: int) -> Iterator[None]:
-    """Keep the pages of these processes in use meanwhile. Raises ChildProcessError if that ended early."""
+def in_use(*pids: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a helper that keeps the pages of these processes in use. Raises ChildProcessError if it ended early."""
     command = (sys.executable, __file__, *map(str, pids))
     with subprocess.Popen(command) as one:
         try:
-            yield
+            yield one
             if one.poll() is not None:
                 raise ChildProcessError(f"{' '.join(map(str, command))} ended with {one.returncode}")
         finally:
@@ -92,10 +91,10 @@ def main(pids: Sequence[int]) -> None:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     while True:
         pages = {pid: batches(resident(pid)) for pid in pids}
-        for _ in range(LOOKS):
+        for _ in range(TURNS):
             for pid in pids:
                 touch(pid, pages[pid])
-            time.sleep(RESTS)
+            time.sleep(REST)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import subprocess
 
-from bench.pages import PAGE, batches, resident, touch
+import pytest
+
+from bench.pages import PAGE, batches, in_use, resident, touch
 
 COUNT = 3000
 
@@ -28,3 +31,17 @@ def test_pages_in_memory_are_read_and_others_stay_out() -> None:
         assert ours == [first + page * PAGE for page in range(0, COUNT, 2)]
         assert touch(os.getpid(), batches(ours)) == len(ours)
         assert found() == ours
+
+
+def test_a_helper_that_reads_nothing_is_an_error() -> None:
+    """Figures that name the helper are not printed without it: it ends if it reads no page, and its end is an error."""
+    with pytest.raises(OSError, match="process_vm_readv"):
+        touch(os.getpid(), batches([0]))
+    with pytest.raises(ChildProcessError, match="ended with -9"), in_use(os.getpid()) as helper:
+        end(helper)
+
+
+def end(helper: subprocess.Popen[bytes]) -> None:
+    """Kill it, and wait for its end."""
+    helper.kill()
+    helper.wait()
