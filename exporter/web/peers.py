@@ -12,7 +12,6 @@ places of known peers are few, and newcomers do not displace those that come bac
 import ipaddress
 from collections import Counter
 from collections.abc import Container, Hashable, Mapping
-from functools import lru_cache
 from typing import TypeVar
 
 from exporter.web import bounds
@@ -23,7 +22,6 @@ NETWORK = 64
 """Bits of an IPv6 address that count as one peer: the owner of one address of such a network has all of them."""
 
 
-@lru_cache(maxsize=bounds.CONNECTIONS)
 def peer_of(host: str) -> str:
     """Name the peer of an address: an IPv4 address, or an IPv6 network."""
     address = ipaddress.ip_address(host.partition("%")[0])
