@@ -15,6 +15,7 @@ import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as TEXT
 from prometheus_client.core import Metric
@@ -84,7 +85,7 @@ class Exposition:
         self._revision = revision
         self._process = process
         self._exported = exported
-        self._rendered: _Facts | None = None
+        self._rendered: _Moment | None = None
         self._pages: dict[Format, Page] = {}
         self.scrapes = Scrapes[Format]()
         self._considered: int | None = None
@@ -103,12 +104,12 @@ class Exposition:
         """
         wanted = (OPENMETRICS if "application/openmetrics-text" in accept else TEXT, gzip_accepted(accept_encoding))
         self.scrapes.came(wanted, now)
-        facts = self._facts(now, interval)
-        if facts != self._rendered and not (self._about_to_render(facts) and self._still_good(wanted, now, interval)):
-            self._rendered, self._pages = facts, {}
+        moment = self._moment(now, interval)
+        if moment != self._rendered and not (self._about_to_render(moment) and self._still_good(wanted, now, interval)):
+            self._rendered, self._pages = moment, {}
         if wanted not in self._pages:
             body = _Body(wanted)
-            for part in _slices(facts, wanted[0]):
+            for part in self._slices(moment, wanted[0]):
                 if part is not None:
                     body.add(part)
             self._pages[wanted] = body.page()
@@ -116,14 +117,14 @@ class Exposition:
 
     async def prepare(self, *, now: float, interval: float) -> None:
         """Render the page in each format that a scraper will want before the next round; yield to the event loop."""
-        facts = self._facts(now, interval)
+        moment = self._moment(now, interval)
         wanted = self.scrapes.wanted(now, AHEAD * interval)
         bodies = {asked: _Body(asked) for asked in wanted}
         try:
             for number, content_type in enumerate({content_type for content_type, _ in wanted}):
                 if number:
                     await asyncio.sleep(PAUSE)
-                for part in _slices(facts, content_type):
+                for part in self._slices(moment, content_type):
                     if part is None:
                         await asyncio.sleep(PAUSE)
                         continue
@@ -132,61 +133,63 @@ class Exposition:
                             body.add(part)
             pages = {asked: body.page() for asked, body in bodies.items()}
         finally:
-            self._considered = facts.round
+            self._considered = moment.round
         # A scrape may have got the page of a newer round meanwhile. After it an older page would let counters fall.
-        if self._rendered is None or self._rendered.round <= facts.round:
-            self._rendered, self._pages = facts, pages
+        if self._rendered is None or self._rendered.round <= moment.round:
+            self._rendered, self._pages = moment, pages
 
-    def _about_to_render(self, facts: "_Facts") -> bool:
-        return self._considered is not None and facts.round > self._considered
+    def _about_to_render(self, moment: "_Moment") -> bool:
+        return self._considered is not None and moment.round > self._considered
 
-    def _facts(self, now: float, interval: float) -> "_Facts":
-        snapshot = self._latest.snapshot
+    def _moment(self, now: float, interval: float) -> "_Moment":
+        latest = self._latest
+        snapshot = latest.snapshot
         fresh = snapshot is not None and now - snapshot.monotonic <= STALE_AFTER * interval
-        return _Facts(
-            snapshot=snapshot,
-            tally=self._latest.tally,
-            reload=self._latest.reload,
-            fresh=fresh,
-            node=self._node,
-            version=self._version,
-            revision=self._revision,
-            more=self._more,
-            process=self._process,
-            exported=self._exported,
-        )
+        return _Moment(snapshot, latest.tally, latest.reload, fresh)
 
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
         return wanted in self._pages and before is not None and now - before.monotonic <= STALE_AFTER * interval
 
+    def _slices(self, moment: "_Moment", content_type: str) -> Iterator[bytes | None]:
+        """
+        Render a family at a time, and no more than `SLICE` samples. All together are the page of prometheus_client.
 
-def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes | None]:
-    """
-    Render a family at a time, and no more than `SLICE` samples. All together are the page of prometheus_client.
-
-    None stands for a pause: after each `SLICE` samples, where a collector pauses, and before a family with more of
-    them. A small page has none, because a pause costs 0.1 to 0.5 ms itself.
-    """
-    openmetrics = content_type == OPENMETRICS
-    text = PageText(openmetrics=openmetrics, exported=facts.exported)
-    filled = 0
-    for metric in facts.collect():
-        if metric is None or len(metric.samples) > SLICE:  # to collect 2,000 samples takes 1 ms by itself
-            yield None
-            filled = 0
-        if metric is None:
-            continue
-        first, end = 0, len(metric.samples)
-        while first < end:
-            last = min(end, first + SLICE - filled)
-            yield text.part(metric, first, last)
-            first, filled = last, filled + last - first
-            if filled == SLICE:
+        None stands for a pause: after each `SLICE` samples, where a collector pauses, and before a family with more of
+        them. A small page has none, because a pause costs 0.1 to 0.5 ms itself.
+        """
+        openmetrics = content_type == OPENMETRICS
+        text = PageText(openmetrics=openmetrics, exported=self._exported)
+        filled = 0
+        for metric in self._families(moment):
+            if metric is None or len(metric.samples) > SLICE:  # to collect 2,000 samples takes 1 ms by itself
                 yield None
                 filled = 0
-    if openmetrics:
-        yield EOF.encode()
+            if metric is None:
+                continue
+            first, end = 0, len(metric.samples)
+            while first < end:
+                last = min(end, first + SLICE - filled)
+                yield text.part(metric, first, last)
+                first, filled = last, filled + last - first
+                if filled == SLICE:
+                    yield None
+                    filled = 0
+        if openmetrics:
+            yield EOF.encode()
+
+    def _families(self, moment: "_Moment") -> Families:
+        snapshot = moment.snapshot
+        if snapshot is not None and moment.fresh:
+            for _, _, collect in SUBJECTS:
+                yield from collect(snapshot)
+            yield from self._more(snapshot)
+        if snapshot is not None:
+            yield from integrals.collect(snapshot)
+        yield from rounds.collect(
+            snapshot, moment.tally, moment.reload, node=self._node, version=self._version, revision=self._revision
+        )
+        yield from self._process()
 
 
 class _Body:
@@ -208,40 +211,20 @@ class _Body:
         return Page(b"".join(self._parts), headers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """All inputs of a page."""
+class _Moment(NamedTuple):
+    """
+    What a page is made of.
+
+    A tuple, because it is compared with that of the last page at each scrape: a tuple does not look into a snapshot
+    that is the same object. A dataclass of Python 3.13 compares all fields of both.
+    """
 
     snapshot: Snapshot | None
     tally: Tally
     reload: Reload | None
     fresh: bool
-    node: str
-    version: str
-    revision: str
-    more: Collect
-    process: Callable[[], Iterator[Metric]]
-    exported: bool
 
     @property
     def round(self) -> int:
         """The number of the snapshot's round; 0 before the first."""
         return self.snapshot.round if self.snapshot else 0
-
-    def collect(self) -> Families:
-        """Yield the families that have a sample, and None where a collector pauses."""
-        for metric in self._families():
-            if metric is None or metric.samples:
-                yield metric
-
-    def _families(self) -> Families:
-        if self.snapshot is not None and self.fresh:
-            for _, _, collect in SUBJECTS:
-                yield from collect(self.snapshot)
-            yield from self.more(self.snapshot)
-        if self.snapshot is not None:
-            yield from integrals.collect(self.snapshot)
-        yield from rounds.collect(
-            self.snapshot, self.tally, self.reload, node=self.node, version=self.version, revision=self.revision
-        )
-        yield from self.process()

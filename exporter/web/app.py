@@ -99,8 +99,7 @@ class Answers:
             accept=request.headers.get("Accept", ""),
             accept_encoding=request.headers.get("Accept-Encoding", ""),
         )
-        content_type = page.headers["Content-Type"]
-        return shared(page.body, content_type=content_type, headers=page.headers)
+        return shared(page.body, headers=page.headers)
 
     async def health(self, _request: web.Request) -> web.Response:
         """Answer 200 while the sampler runs, also if its rounds fail; else 503."""
@@ -184,8 +183,8 @@ class Answers:
     async def page(self, _request: web.Request) -> web.Response:
         """Serve the node page, with its own Content-Security-Policy."""
         page = node_page()
-        headers = {"Content-Security-Policy": page.policy}
-        return shared(page.body, content_type="text/html; charset=utf-8", headers=headers)
+        headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": page.policy}
+        return shared(page.body, headers=headers)
 
 
 def application(routes: list[web.RouteDef], gate: Gate) -> web.Application:

@@ -46,12 +46,14 @@ class Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Send the answer; end the connection if the client does not take it in time."""
         self._answering = True
+        late = asyncio.get_running_loop().call_later(bounds.TAKE, self._abort)
         try:
-            async with asyncio.timeout(bounds.TAKE):
-                ended = await super().finish_response(request, resp, start_time)
-        except TimeoutError as error:
-            if self.transport is not None:
-                self.transport.abort()
-            raise ConnectionResetError("the answer was not taken in time") from error
+            ended = await super().finish_response(request, resp, start_time)
+        finally:
+            late.cancel()
         self._unanswered, self._answering = 0, False
         return ended
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()

@@ -12,6 +12,7 @@ places of known peers are few, and newcomers do not displace those that come bac
 import ipaddress
 from collections import Counter
 from collections.abc import Container, Hashable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from exporter.web import bounds
@@ -22,8 +23,14 @@ NETWORK = 64
 """Bits of an IPv6 address that count as one peer: the owner of one address of such a network has all of them."""
 
 
+@lru_cache(maxsize=bounds.CONNECTIONS)
 def peer_of(host: str) -> str:
-    """Name the peer of an address: an IPv4 address, or an IPv6 network."""
+    """
+    Name the peer of an address: an IPv4 address, or an IPv6 network.
+
+    Kept, because it is asked for with each answer. A second after the last one, its code is in no cache of the CPU: it
+    took 60 of a scrape's 1,450 us then, and 6 in a loop.
+    """
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
