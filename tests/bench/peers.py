@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import http.client
 import math
 import os
+import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -38,6 +39,7 @@ SIZES = (Size(8, 8), Size(8, 32), Size(8, 128))
 WARM = 12
 """Scrapes before the first figure: caches are warm then, and the processes no longer young."""
 ACCEPT = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
+LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
 HERE = Path(__file__).parent
 FLAGS = ("--devices=nvml", "--sampling.interval=1s", "--node.host-root=/", "--log.format=json")
 
@@ -88,19 +90,43 @@ def environment(node: FakeNode) -> dict[str, str]:
 
 
 class Scraper:
-    """Scrapes on one connection if the program keeps it open, as Prometheus does."""
+    """
+    Scrapes on one connection if the program keeps it open, as Prometheus does.
+
+    A bare socket, so that the program is measured: of 1.35 ms, http.client took 0.5 ms itself.
+    """
 
     def __init__(self, host: str) -> None:
-        self._connection = http.client.HTTPConnection(host, timeout=30)
+        name, _, port = host.partition(":")
+        self._address = (name, int(port))
+        self._request = "".join(
+            (
+                f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n",
+                *(f"{key}: {value}\r\n" for key, value in ACCEPT.items()),
+                "\r\n",
+            )
+        ).encode()
+        self._kept: socket.socket | None = None
 
     def __call__(self) -> bytes:
-        """Return the page, still compressed if it came so."""
-        try:
-            self._connection.request("GET", "/metrics", headers=ACCEPT)
-            return self._connection.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            self._connection.close()
-            raise
+        """Return the page, still compressed if it came so. Raises OSError if no whole answer came."""
+        connection = self._kept or socket.create_connection(self._address, timeout=30)
+        self._kept = None
+        connection.sendall(self._request)
+        answer, head, end = bytearray(), b"", 0
+        while (not end or len(answer) < end) and (part := connection.recv(1 << 16)):
+            answer += part
+            if not end and (at := answer.find(b"\r\n\r\n")) >= 0:
+                head = bytes(answer[:at])
+                end = at + 4 + int(length[1]) if (length := LENGTH.search(head)) else sys.maxsize
+        if not end or len(answer) < end < sys.maxsize:
+            connection.close()
+            raise ConnectionResetError("the answer is not whole")
+        if head.startswith(b"HTTP/1.1") and len(answer) == end:
+            self._kept = connection
+        else:
+            connection.close()
+        return bytes(answer[len(head) + 4 :])
 
     def text(self) -> bytes:
         """Return the page as text."""
@@ -115,7 +141,7 @@ def until(made: Callable[[], T], what: str) -> T:
         try:
             if found := made():
                 return found
-        except (OSError, http.client.HTTPException):
+        except OSError:
             pass
         time.sleep(0.05)
     raise TimeoutError(what)

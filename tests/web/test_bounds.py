@@ -6,10 +6,12 @@ from contextlib import suppress
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from exporter.web import bounds
 from exporter.web.connection import TOO_LARGE
 from exporter.web.peers import Known, gives_way, peer_of
+from exporter.web.responses import shared
 from serving.node import busy, serving
 
 
@@ -114,6 +116,43 @@ async def test_an_answer_is_taken_in_time_or_never(monkeypatch: pytest.MonkeyPat
                     await asyncio.sleep(0.01)
                 while server.listeners[0].connections():
                     await asyncio.sleep(0.01)
+
+
+async def test_short_answers_wait_for_their_client_like_long_ones() -> None:
+    """Of many short answers that a client does not take, one more than `UNSENT` is copied."""
+    short = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n"
+    async with serving(busy()) as (server, _):
+        one = await answered(server.url, short + b"Connection: close\r\n\r\n")
+        assert len(one.partition(b"\r\n\r\n")[2]) <= bounds.PART
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", server.listeners[0].port))
+            unread.sendall((short + b"\r\n") * 200)
+            async with asyncio.timeout(10):
+                while not any(map(_blocked, server.listeners[0].connections())):
+                    await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+                (handler,) = server.listeners[0].connections()
+                assert isinstance(handler.transport, asyncio.WriteTransport)
+                assert handler.transport.get_write_buffer_size() <= bounds.UNSENT + len(one)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("pieces", [(bounds.PART,), (bounds.PART + 1,), (5, bounds.PART)], ids=["short", "long", "two"])
+async def test_an_answer_has_one_form_in_any_length(method: str, pieces: tuple[int, ...]) -> None:
+    """Sent at once or in parts, an answer has its type, its length and all of its bytes."""
+    sent = tuple(b"x" * size for size in pieces)
+
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return shared(*sent, headers={"Content-Type": "text/html"})
+
+    server = TestServer(web.Application())
+    server.app.router.add_get("/", answer)
+    async with TestClient(server) as client, client.request(method, "/") as response:
+        assert response.headers["Content-Type"] == "text/html"
+        assert response.headers["Content-Length"] == str(sum(pieces))
+        assert await response.read() == (b"".join(sent) if method == "GET" else b"")
 
 
 @pytest.mark.parametrize(
