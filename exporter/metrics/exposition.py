@@ -215,8 +215,8 @@ class _Moment(NamedTuple):
     """
     What a page is made of.
 
-    A tuple, because it is compared with that of the last page at each scrape: a tuple does not look into a snapshot
-    that is the same object. A dataclass of Python 3.13 compares all fields of both.
+    A tuple, because it is compared with that of the last page at each scrape: no code of Python runs for that, and a
+    snapshot that is the same object is not looked into.
     """
 
     snapshot: Snapshot | None

@@ -46,7 +46,8 @@ class Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Send the answer; end the connection if the client does not take it in time."""
         self._answering = True
-        late = asyncio.get_running_loop().call_later(bounds.TAKE, self._abort)
+        # aiohttp forgets the transport of a connection that it closes, also while a client takes none of its bytes.
+        late = asyncio.get_running_loop().call_later(bounds.TAKE, _abort, self.transport)
         try:
             ended = await super().finish_response(request, resp, start_time)
         finally:
@@ -54,6 +55,8 @@ class Connection(web.RequestHandler):
         self._unanswered, self._answering = 0, False
         return ended
 
-    def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+
+def _abort(transport: asyncio.Transport | None) -> None:
+    # asyncio raises AttributeError when a transport is aborted that has flushed its last bytes and closed.
+    if transport is not None and transport.get_extra_info("socket").fileno() >= 0:
+        transport.abort()

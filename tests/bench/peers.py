@@ -93,7 +93,7 @@ class Scraper:
     """
     Scrapes on one connection if the program keeps it open, as Prometheus does.
 
-    A bare socket, so that the program is measured: of 1.35 ms, http.client took 0.5 ms itself.
+    A bare socket, so that the program is measured: http.client took 0.3 ms more of 1.35.
     """
 
     def __init__(self, host: str) -> None:
@@ -119,9 +119,9 @@ class Scraper:
             if not end and (at := answer.find(b"\r\n\r\n")) >= 0:
                 head = bytes(answer[:at])
                 end = at + 4 + int(length[1]) if (length := LENGTH.search(head)) else sys.maxsize
-        if not end or len(answer) < end < sys.maxsize:
+        if b" 200 " not in head[:13] or len(answer) < end < sys.maxsize:
             connection.close()
-            raise ConnectionResetError("the answer is not whole")
+            raise ConnectionResetError(f"expected a whole page with status 200, got {bytes(answer[:40])!r}")
         if head.startswith(b"HTTP/1.1") and len(answer) == end:
             self._kept = connection
         else:

@@ -118,6 +118,30 @@ async def test_an_answer_is_taken_in_time_or_never(monkeypatch: pytest.MonkeyPat
                     await asyncio.sleep(0.01)
 
 
+async def test_an_answer_is_taken_in_time_after_a_refusal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads nothing and sends too much loses its connection in time, and nothing waits for it."""
+    monkeypatch.setattr("exporter.web.bounds.TAKE", 0.5)
+    tasks = len(asyncio.all_tasks())
+    async with serving(busy()) as (server, _):
+        resting = len(asyncio.all_tasks())
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", server.listeners[0].port))
+            unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+            async with asyncio.timeout(10):
+                while not any(map(_blocked, server.listeners[0].connections())):
+                    await asyncio.sleep(0)
+                (handler,) = server.listeners[0].connections()
+                transport = handler.transport
+                unread.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"x" * bounds.REQUESTS)
+                while handler.transport is not None:
+                    await asyncio.sleep(0.01)
+                assert transport is not None and transport.get_extra_info("socket").fileno() >= 0
+                while transport.get_extra_info("socket").fileno() >= 0 or len(asyncio.all_tasks()) > resting:
+                    await asyncio.sleep(0.01)
+    assert len(asyncio.all_tasks()) == tasks
+
+
 async def test_short_answers_wait_for_their_client_like_long_ones() -> None:
     """Of many short answers that a client does not take, one more than `UNSENT` is copied."""
     short = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n"
