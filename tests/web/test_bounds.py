@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
@@ -12,7 +13,10 @@ from exporter.web import bounds
 from exporter.web.connection import TOO_LARGE
 from exporter.web.peers import Known, gives_way, peer_of
 from exporter.web.responses import shared
+from exporter.web.server import Server
 from serving.node import busy, serving
+
+UNCOMPRESSED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20
 
 
 async def answered(url: str, sent: bytes) -> bytes:
@@ -57,16 +61,9 @@ async def test_a_refusal_is_written_between_answers_alone() -> None:
     async with serving(busy()) as (server, _):
         refused = await answered(server.url, b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 10 + b"x" * bounds.REQUESTS)
         assert refused == TOO_LARGE
-        with socket.socket() as unread:
-            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            unread.connect(("127.0.0.1", server.listeners[0].port))
-            unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
-            async with asyncio.timeout(10):
-                while not any(map(_blocked, server.listeners[0].connections())):
-                    await asyncio.sleep(0)
+        async with unreading(server, UNCOMPRESSED) as (unread, handler):
             unread.sendall(more * 2)  # all of it is read: bytes left behind would reset the connection
             async with asyncio.timeout(10):
-                (handler,) = server.listeners[0].connections()
                 while handler.transport and not handler.transport.is_closing():
                     await asyncio.sleep(0.01)
             unread.setblocking(False)
@@ -75,6 +72,20 @@ async def test_a_refusal_is_written_between_answers_alone() -> None:
                 while part := await asyncio.get_running_loop().sock_recv(unread, 1 << 16):
                     taken += part
     assert b" 200 " in taken and TOO_LARGE not in taken
+
+
+@asynccontextmanager
+async def unreading(server: Server, sent: bytes) -> AsyncIterator[tuple[socket.socket, web.RequestHandler]]:
+    """Send requests without reading, and wait until the server waits; give the client and the server's connection."""
+    with socket.socket() as unread:
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.connect(("127.0.0.1", server.listeners[0].port))
+        unread.sendall(sent)
+        async with asyncio.timeout(10):
+            while not any(map(_blocked, server.listeners[0].connections())):
+                await asyncio.sleep(0)
+        (handler,) = server.listeners[0].connections()
+        yield unread, handler
 
 
 def _blocked(handler: web.RequestHandler) -> bool:
@@ -120,26 +131,17 @@ async def test_an_answer_is_taken_in_time_or_never(monkeypatch: pytest.MonkeyPat
 
 async def test_an_answer_is_taken_in_time_after_a_refusal_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads nothing and sends too much loses its connection in time, and nothing waits for it."""
-    monkeypatch.setattr("exporter.web.bounds.TAKE", 0.5)
-    tasks = len(asyncio.all_tasks())
+    monkeypatch.setattr("exporter.web.bounds.TAKE", 1)
     async with serving(busy()) as (server, _):
         resting = len(asyncio.all_tasks())
-        with socket.socket() as unread:
-            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            unread.connect(("127.0.0.1", server.listeners[0].port))
-            unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
-            async with asyncio.timeout(10):
-                while not any(map(_blocked, server.listeners[0].connections())):
-                    await asyncio.sleep(0)
-                (handler,) = server.listeners[0].connections()
-                transport = handler.transport
-                unread.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"x" * bounds.REQUESTS)
-                while handler.transport is not None:
-                    await asyncio.sleep(0.01)
-                assert transport is not None and transport.get_extra_info("socket").fileno() >= 0
-                while transport.get_extra_info("socket").fileno() >= 0 or len(asyncio.all_tasks()) > resting:
-                    await asyncio.sleep(0.01)
-    assert len(asyncio.all_tasks()) == tasks
+        async with unreading(server, UNCOMPRESSED) as (unread, handler), asyncio.timeout(10):
+            connection = handler.transport.get_extra_info("socket") if handler.transport else None
+            assert connection is not None
+            unread.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"x" * bounds.REQUESTS)
+            while handler.transport is not None:
+                await asyncio.sleep(0.01)
+            while connection.fileno() >= 0 or len(asyncio.all_tasks()) > resting:
+                await asyncio.sleep(0.01)
 
 
 async def test_short_answers_wait_for_their_client_like_long_ones() -> None:
@@ -148,16 +150,9 @@ async def test_short_answers_wait_for_their_client_like_long_ones() -> None:
     async with serving(busy()) as (server, _):
         one = await answered(server.url, short + b"Connection: close\r\n\r\n")
         assert len(one.partition(b"\r\n\r\n")[2]) <= bounds.PART
-        with socket.socket() as unread:
-            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            unread.connect(("127.0.0.1", server.listeners[0].port))
-            unread.sendall((short + b"\r\n") * 200)
-            async with asyncio.timeout(10):
-                while not any(map(_blocked, server.listeners[0].connections())):
-                    await asyncio.sleep(0)
+        async with unreading(server, (short + b"\r\n") * 100) as (_, handler):
             for _ in range(20):
                 await asyncio.sleep(0)
-                (handler,) = server.listeners[0].connections()
                 assert isinstance(handler.transport, asyncio.WriteTransport)
                 assert handler.transport.get_write_buffer_size() <= bounds.UNSENT + len(one)
 
