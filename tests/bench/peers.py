@@ -86,7 +86,7 @@ def together(turns: Sequence[Figures]) -> Figures:
 
 def environment(node: FakeNode) -> dict[str, str]:
     """Return the variables that load the fake driver; its calls cost next to nothing, so the programs are measured."""
-    return {**node.environment(), "FAKE_NVML_STILL": "1"}
+    return {**node.environment(), "FAKE_NVML_STILL": "1", **shipped.ENVIRONMENT}
 
 
 class Scraper:

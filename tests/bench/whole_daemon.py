@@ -42,7 +42,7 @@ IN_A_POD = f'mount -t tmpfs none /run && mkdir -p {MOUNTED} && mount --bind "$0"
 
 def started(mode: str, driver: FakeNode, *flags: str, pod: tuple[Bed, Path] | None = None) -> Daemon:
     """Start the program; `pod`: an API server, and the folder with our token there."""
-    variables, enter = driver.environment(), list[str]()
+    variables, enter = driver.environment() | shipped.ENVIRONMENT, list[str]()
     if pod is not None:
         bed, folder = pod
         variables |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1"}
