@@ -85,7 +85,7 @@ def together(turns: Sequence[Figures]) -> Figures:
 
 
 def environment(node: FakeNode) -> dict[str, str]:
-    """Return the variables that load the fake driver; its calls cost next to nothing, so the programs are measured."""
+    """Return variables: they load the fake driver, whose calls cost next to nothing, and hide the authorities."""
     return {**node.environment(), "FAKE_NVML_STILL": "1", **shipped.ENVIRONMENT}
 
 

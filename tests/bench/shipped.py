@@ -3,7 +3,8 @@ The program as the image has it: in an environment without what only developers 
 
 In: the lock. Out: the folder of its programs. Law: the packages that `deploy/Dockerfile` installs, in the locked
 versions, by the Python that measures. The environment of development also has rich, which structlog imports where it is
-installed: 3 MB. The image has no bundle of certificate authorities, which aiohttp parses on import: 2 MB.
+installed: 3 MB. The image of `make image` has no bundle of certificate authorities, which aiohttp parses on
+import: 2 MB.
 """
 
 from __future__ import annotations
