@@ -215,8 +215,8 @@ class _Moment(NamedTuple):
     """
     What a page is made of.
 
-    A tuple, because it is compared with that of the last page at each scrape: no code of Python runs for that, and a
-    snapshot that is the same object is not looked into.
+    A tuple, because it is compared with that of the last page at each scrape: what is the same object is not looked
+    into.
     """
 
     snapshot: Snapshot | None

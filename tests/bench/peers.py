@@ -85,7 +85,11 @@ def together(turns: Sequence[Figures]) -> Figures:
 
 
 def environment(node: FakeNode) -> dict[str, str]:
-    """Return variables: they load the fake driver, whose calls cost next to nothing, and hide the authorities."""
+    """
+    Return the variables that all programs are given.
+
+    They load the fake driver, whose calls cost next to nothing, and hide the bundle of certificate authorities.
+    """
     return {**node.environment(), "FAKE_NVML_STILL": "1", **shipped.ENVIRONMENT}
 
 

@@ -9,7 +9,7 @@ stands in for the kubelet, because a real one holds 110 pods.
 
 Law: the process is the program that the chart starts, `gpusteward run`, with the packages of the image (`shipped`), in
 the default mode and in `dry-run`. It finds its token where a pod has it. It is scraped every 15 s, as Prometheus does.
-Its environment is this one's, so `MALLOC_ARENA_MAX=1 python -m bench.whole_daemon` measures that.
+Its environment is this one's and `shipped.ENVIRONMENT`, so `MALLOC_ARENA_MAX=1 python -m bench.whole_daemon` works.
 """
 
 from __future__ import annotations

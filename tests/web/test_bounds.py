@@ -10,10 +10,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from exporter.web import bounds
-from exporter.web.connection import TOO_LARGE
+from exporter.web.app import application
+from exporter.web.connection import TOO_LARGE, _abort
+from exporter.web.gate import Gate
+from exporter.web.listener import Listener
 from exporter.web.peers import Known, gives_way, peer_of
 from exporter.web.responses import shared
-from exporter.web.server import Server
 from serving.node import busy, serving
 
 UNCOMPRESSED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20
@@ -61,7 +63,7 @@ async def test_a_refusal_is_written_between_answers_alone() -> None:
     async with serving(busy()) as (server, _):
         refused = await answered(server.url, b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 10 + b"x" * bounds.REQUESTS)
         assert refused == TOO_LARGE
-        async with unreading(server, UNCOMPRESSED) as (unread, handler):
+        async with unreading(server.listeners[0], UNCOMPRESSED) as (unread, handler):
             unread.sendall(more * 2)  # all of it is read: bytes left behind would reset the connection
             async with asyncio.timeout(10):
                 while handler.transport and not handler.transport.is_closing():
@@ -75,16 +77,16 @@ async def test_a_refusal_is_written_between_answers_alone() -> None:
 
 
 @asynccontextmanager
-async def unreading(server: Server, sent: bytes) -> AsyncIterator[tuple[socket.socket, web.RequestHandler]]:
+async def unreading(listener: Listener, sent: bytes) -> AsyncIterator[tuple[socket.socket, web.RequestHandler]]:
     """Send requests without reading, and wait until the server waits; give the client and the server's connection."""
     with socket.socket() as unread:
         unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        unread.connect(("127.0.0.1", server.listeners[0].port))
+        unread.connect(("127.0.0.1", listener.port))
         unread.sendall(sent)
         async with asyncio.timeout(10):
-            while not any(map(_blocked, server.listeners[0].connections())):
+            while not any(map(_blocked, listener.connections())):
                 await asyncio.sleep(0)
-        (handler,) = server.listeners[0].connections()
+        (handler,) = listener.connections()
         yield unread, handler
 
 
@@ -134,7 +136,7 @@ async def test_an_answer_is_taken_in_time_after_a_refusal_too(monkeypatch: pytes
     monkeypatch.setattr("exporter.web.bounds.TAKE", 1)
     async with serving(busy()) as (server, _):
         resting = len(asyncio.all_tasks())
-        async with unreading(server, UNCOMPRESSED) as (unread, handler), asyncio.timeout(10):
+        async with unreading(server.listeners[0], UNCOMPRESSED) as (unread, handler), asyncio.timeout(10):
             connection = handler.transport.get_extra_info("socket") if handler.transport else None
             assert connection is not None
             unread.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"x" * bounds.REQUESTS)
@@ -144,17 +146,52 @@ async def test_an_answer_is_taken_in_time_after_a_refusal_too(monkeypatch: pytes
                 await asyncio.sleep(0.01)
 
 
+async def test_a_client_that_takes_its_last_bytes_when_its_time_is_over_is_no_error() -> None:
+    """The connection is closed by then: there is nothing to end, and asyncio reports no exception."""
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with serving(busy()) as (server, _), unreading(server.listeners[0], UNCOMPRESSED) as (unread, handler):
+        transport = handler.transport
+        assert transport is not None
+        transport.close()
+        unread.setblocking(False)
+        async with asyncio.timeout(10):
+            while transport.get_extra_info("socket").fileno() >= 0:
+                with suppress(BlockingIOError):
+                    unread.recv(1 << 20)
+                await asyncio.sleep(0)
+        _abort(transport)
+        await asyncio.sleep(0.01)
+    assert reported == []
+
+
 async def test_short_answers_wait_for_their_client_like_long_ones() -> None:
     """Of many short answers that a client does not take, one more than `UNSENT` is copied."""
     short = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n"
     async with serving(busy()) as (server, _):
         one = await answered(server.url, short + b"Connection: close\r\n\r\n")
         assert len(one.partition(b"\r\n\r\n")[2]) <= bounds.PART
-        async with unreading(server, (short + b"\r\n") * 100) as (_, handler):
+        async with unreading(server.listeners[0], (short + b"\r\n") * 100) as (_, handler):
             for _ in range(20):
                 await asyncio.sleep(0)
                 assert isinstance(handler.transport, asyncio.WriteTransport)
                 assert handler.transport.get_write_buffer_size() <= bounds.UNSENT + len(one)
+
+
+async def test_a_long_answer_that_is_not_taken_is_not_copied() -> None:
+    """Of an answer in one piece, however long, at most `UNSENT` and a part are copied for a connection."""
+    page, asked = b"x" * (1 << 20), b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def answer(_request: web.Request) -> web.Response:
+        return shared(page)
+
+    opened = socket.create_server(("127.0.0.1", 0))
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, bounds.SENDING)
+    app = application([web.get("/long", answer)], Gate())
+    async with Listener(app, opened) as listener, unreading(listener, asked) as (_, handler):
+        assert isinstance(handler.transport, asyncio.WriteTransport)
+        assert handler.transport.get_write_buffer_size() <= bounds.UNSENT + bounds.PART
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
