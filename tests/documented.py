@@ -12,10 +12,11 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+import plain_yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -69,7 +70,7 @@ class Command:
 def values_of(page: Path) -> list[tuple[int, dict[str, Any]]]:
     """Number and content of each code block that a page writes into values.yaml, the file of its reader."""
     found = ((number, textwrap.dedent(text)) for number, (kind, text) in enumerate(blocks(page)) if kind == "yaml")
-    return [(number, yaml.safe_load(text)) for number, text in found if text.startswith("# values.yaml\n")]
+    return [(number, plain_yaml.load(text)) for number, text in found if text.startswith("# values.yaml\n")]
 
 
 def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -81,19 +82,32 @@ def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return {**below, **both}
 
 
+@cache
+def text_of(page: Path) -> str:
+    """Read a page once: three test files ask for all commands of all pages when they are imported."""
+    return page.read_text()
+
+
 def name(page: Path) -> str:
     """Path of a page, from the top of the repository."""
     return page.relative_to(ROOT).as_posix()
 
 
+@cache
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Kind and text of each code block."""
-    return BLOCK.findall(page.read_text())
+    return BLOCK.findall(text_of(page))
 
 
-def written() -> Iterator[Command]:
+@cache
+def written() -> tuple[Command, ...]:
     """Each command of a code block, without its comment."""
+    return tuple(_written())
+
+
+def _written() -> Iterator[Command]:
     for page in PAGES:
+        named = name(page)
         for number, (kind, text) in enumerate(blocks(page)):
             lines = text.replace("\\\n", " ").splitlines() if kind in ("sh", "console") else []
             for line in map(str.strip, lines):
@@ -101,18 +115,24 @@ def written() -> Iterator[Command]:
                     continue
                 command = re.sub(r"(^|\s+)# .*", "", line[2:] if kind == "console" else line).strip()
                 if command:
-                    yield Command(name(page), number, re.sub(r"\s+", " ", command))
+                    yield Command(named, number, re.sub(r"\s+", " ", command))
 
 
-def in_sentences() -> Iterator[Command]:
+@cache
+def in_sentences() -> tuple[Command, ...]:
     """All code in sentences."""
+    return tuple(_in_sentences())
+
+
+def _in_sentences() -> Iterator[Command]:
     for page in PAGES:
-        text = BLOCK.sub("", page.read_text())
-        yield from (Command(name(page), None, code) for code in re.findall(r"`([^`\n]+)`", text))
+        text, named = BLOCK.sub("", text_of(page)), name(page)
+        yield from (Command(named, None, code) for code in re.findall(r"`([^`\n]+)`", text))
 
 
-def commands() -> list[Command]:
+@cache
+def commands() -> tuple[Command, ...]:
     """Each command that a reader could paste: of a page first those of its blocks."""
     said = (one for one in in_sentences() if re.match(r"(kubectl|helm) \S+ ", one.text))
     place = {name(page): number for number, page in enumerate(PAGES)}
-    return sorted([*written(), *said], key=lambda one: (place[one.page], one.block is None))
+    return tuple(sorted([*written(), *said], key=lambda one: (place[one.page], one.block is None)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.build import build_wheel
 
 from exporter.base.revision import FILE, revision
 
@@ -43,16 +42,13 @@ def committed(source: Path) -> str:
 
 
 def in_wheel(source: Path, **env: str) -> str | None:
-    """Build a wheel; return the revision in it."""
-    command = [
-        str(Path(sys.executable).with_name("hatchling")),
-        "build",
-        "--target=wheel",
-        f"--directory={source.parent}",
-    ]
-    environment = {key: value for key, value in os.environ.items() if key != "GPUSTEWARD_REVISION"} | env
-    subprocess.run(command, cwd=source, env=environment, check=True, capture_output=True)
-    (built,) = source.parent.glob("*.whl")
+    """Build a wheel as pip does, with Hatchling in this process; return the revision in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(source)
+        patch.delenv("GPUSTEWARD_REVISION", raising=False)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        built = source.parent / build_wheel(str(source.parent))
     with zipfile.ZipFile(built) as wheel:
         name = f"exporter/{FILE}"
         return wheel.read(name).decode().strip() if name in wheel.namelist() else None

@@ -320,10 +320,10 @@ class Decider:
 
     def _restore(self, snapshot: Snapshot) -> None:
         """Add the saved levels, if they hold for what this snapshot shows. Of two levels, the higher one counts."""
-        kept, rules, history = self._saved, self.in_force(), self._history
-        drivers = frozenset(gpu.driver_version for gpu in snapshot.gpus)
+        kept, drivers = self._saved, frozenset(gpu.driver_version for gpu in snapshot.gpus)
         if kept is None or not drivers:
             return
+        rules, history = self.in_force(), self._history
         self._saved = None
         if not holds_for(kept, self.boot_id, rules, drivers, self._moment()):
             log.info("enforcer.levels_not_restored", saved_levels=len(kept.levels))

@@ -358,6 +358,14 @@ def test_a_container_with_an_unknown_process_leaves_its_neighbours_counted() -> 
 # Whatever happens ----------------------------------------------------------------------------------------------------
 
 WHOLE = st.integers(0, 12 * GIB)
+PART = st.none() | WHOLE
+SHARE = st.none() | st.floats(0, 1)
+FEW, MOSTLY = st.integers(1, 4), st.integers(0, 4)
+FREE, USED = st.integers(0, 10 * GIB), st.integers(0, 11 * GIB)
+YES = st.booleans()
+READABLE = st.sampled_from([True, True, True, False])
+UUIDS = st.sampled_from(["MIG-a", "MIG-b"])
+"""Made once: to make a strategy takes longer than to draw from it, and a step draws thirty times."""
 NAMES = ("a", "b", "c")
 BOTH = {gpu_uuid(0): 0, gpu_uuid(1): 1}
 
@@ -365,28 +373,24 @@ BOTH = {gpu_uuid(0): 0, gpu_uuid(1): 1}
 @st.composite
 def any_device(draw: st.DrawFn, index: int, instance: int | None) -> tuple[Device, list[Usage]]:
     """A device of 10 GiB with any figures: known or not, fitting together or not."""
-    reading = Memory(10 * GIB, draw(st.integers(0, 10 * GIB)), draw(st.integers(0, 11 * GIB)))
-    its_memory = draw(st.sampled_from([reading, reading, reading, None]))
+    reading = Memory(10 * GIB, draw(FREE), draw(USED))
+    its_memory = reading if draw(READABLE) else None
     whole = gpu(index, memory=its_memory)
     if instance is not None:
-        uuid = draw(st.sampled_from(["MIG-a", "MIG-b"]))
+        uuid = draw(UUIDS)
         whole = gpu(index, instances=(GpuInstance(instance, "1g.10gb", (uuid,), its_memory),))
-    held = {name: draw(st.none() | WHOLE) for name in NAMES if draw(st.booleans())}
-    part = st.none() | WHOLE
+    held = {name: draw(PART) for name in NAMES if draw(YES)}
     made = device(whole, instance)
     account = replace(
         made.account,
-        attributed=draw(part),
-        ghost=draw(part),
-        host=draw(part),
-        unattributed=draw(part),
-        closes=draw(st.booleans()) or draw(st.booleans()),
+        attributed=draw(PART),
+        ghost=draw(PART),
+        host=draw(PART),
+        unattributed=draw(PART),
+        closes=draw(YES) or draw(YES),
     )
-    usages = [
-        usage(pod(name), leaf(index, instance), size, sm=draw(st.none() | st.floats(0, 1)))
-        for name, size in held.items()
-    ]
-    return replace(made, account=account, replicas=draw(st.integers(1, 4))), usages
+    usages = [usage(pod(name), leaf(index, instance), size, sm=draw(SHARE)) for name, size in held.items()]
+    return replace(made, account=account, replicas=draw(FEW)), usages
 
 
 @dataclass(frozen=True)
@@ -403,32 +407,38 @@ class Step:
     allocations: tuple[Allocation, ...]
 
 
+DEVICES = {(index, instance): any_device(index, instance) for index, instance in ((0, None), (1, None), (1, 3))}
+INSTANCE = st.sampled_from([None, 3])
+ASKED = st.sampled_from([None, None, frozenset({gpu_uuid(0)}), frozenset({gpu_uuid(1)})])
+PRESENT = st.sampled_from([BOTH, BOTH, BOTH, {gpu_uuid(0): 0}])
+PASSED = st.sampled_from([0.001, 1.0, 4.3, 5.9, 14.0, 40.0, 400.0])
+TOOK = st.sampled_from([0.0, 0.25])
+JUMP = st.sampled_from([0.0, 0.0, -3600.0, 3600.0])
+
+
 @st.composite
 def any_step(draw: st.DrawFn) -> Step:
-    asked = draw(st.sampled_from([None, None, frozenset({gpu_uuid(0)}), frozenset({gpu_uuid(1)})]))
-    present = draw(st.sampled_from([BOTH, BOTH, BOTH, {gpu_uuid(0): 0}]))
+    asked = draw(ASKED)
+    present = draw(PRESENT)
     answers = []
     for uuid, index in BOTH.items():
-        if uuid in present and (asked is None or uuid in asked) and draw(st.integers(0, 4)):
-            instance = draw(st.sampled_from([None, 3])) if index else None
-            answers.append(draw(any_device(index, instance)))
-    allocations = [
-        allocation(pod(name), one.key, draw(st.integers(1, 4)))
-        for one, _ in answers
-        for name in NAMES
-        if draw(st.booleans())
-    ]
-    passed = draw(st.sampled_from([0.001, 1.0, 4.3, 5.9, 14.0, 40.0, 400.0]))
+        if uuid in present and (asked is None or uuid in asked) and draw(MOSTLY):
+            instance = draw(INSTANCE) if index else None
+            answers.append(draw(DEVICES[index, instance]))
+    allocations = [allocation(pod(name), one.key, draw(FEW)) for one, _ in answers for name in NAMES if draw(YES)]
     return Step(
-        passed,
-        draw(st.sampled_from([0.0, 0.25])),
-        draw(st.sampled_from([0.0, 0.0, -3600.0, 3600.0])),
-        draw(st.booleans()),
+        draw(PASSED),
+        draw(TOOK),
+        draw(JUMP),
+        draw(YES),
         asked,
         present,
         tuple(answers),
         tuple(allocations),
     )
+
+
+STEPS = st.lists(any_step(), max_size=25)
 
 
 def playing(steps: Iterable[Step]) -> Iterator[tuple[Step, Known, Known]]:
@@ -457,7 +467,7 @@ def playing(steps: Iterable[Step]) -> Iterator[tuple[Step, Known, Known]]:
         now += step.took
 
 
-@given(st.lists(any_step(), max_size=25))
+@given(STEPS)
 def test_the_sums_close_exactly_whatever_happens(steps: list[Step]) -> None:
     """Parts are capacity x observed time; containers are their part; time is observed or unknown; no sum ever falls."""
     empty = DeviceIntegral()
@@ -486,7 +496,7 @@ def test_the_sums_close_exactly_whatever_happens(steps: list[Step]) -> None:
                 assert all(seconds >= was.allocated.get(resource, 0) for resource, seconds in one.allocated.items())
 
 
-@given(st.lists(any_step(), max_size=25))
+@given(STEPS)
 def test_time_is_counted_to_the_last_round_that_asked(steps: list[Step]) -> None:
     """A device that is there is counted until now by each round that asked for it: no moment is left out."""
     now = 1_000.0

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,10 +45,14 @@ def test_each_error_that_a_person_reads_has_a_fix() -> None:
                 importlib.import_module(module.name)
     kinds = {kind.__name__: kind for kind in _kinds(Problem)}
     assert {"ConfigError", "DeviceError", "DriverAccessLostError"} <= kinds.keys()
+    named = re.compile("|".join(kinds))
     without = []
     for package in (exporter, enforcer):
         for file in Path(package.__path__[0]).rglob("*.py"):
-            for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = file.read_text(encoding="utf-8")
+            if named.search(text) is None:  # six files of seven: the trees of all take 0.5 s
+                continue
+            for call in ast.walk(ast.parse(text)):
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                     kind = kinds.get(call.func.id)
                     given = "fix" in {keyword.arg for keyword in call.keywords}

@@ -1,6 +1,7 @@
 """`gpusteward replay`, and a daemon that heard the same rounds: they say the same."""
 
 import asyncio
+import gzip
 import json
 import re
 from dataclasses import replace
@@ -24,26 +25,41 @@ from recordings import BEGINNING, SteppedClock, record
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 HURRIED = """
-policy: {mode: enforce, warn_after: 15s, grace: 30s, hold_off: 10s, spacing: 3m}
+policy: {mode: enforce, warn_after: 10s, grace: 15s, hold_off: 10s, spacing: 3m}
 """
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snapshot]]:
-    """Record the simulated node while anna's notebook is above its limit, with early rounds; the snapshots with it."""
+    """
+    Record the simulated node while anna's notebook is above its limit, with early rounds; the snapshots with it.
+
+    One minute. Under `HURRIED` an action is due after 25 s, and after 45 s where a test gives it more patience. After
+    51 s the notebook is back within its limit.
+    """
     path = tmp_path_factory.mktemp("recording") / "node.jsonl.gz"
-    clock = SteppedClock(150.0)
-    node = SimulatedNode(lambda: clock.time() + 90, started_at=BEGINNING)
+    clock = SteppedClock(60.0)
+    node = SimulatedNode(lambda: clock.time() + 175, started_at=BEGINNING)
     return path, asyncio.run(record(path, node, clock))
 
 
+def begun(recording: tuple[Path, list[Snapshot]], seconds: float) -> str:
+    """Return the lines of the first rounds, as if the node had been recorded for so many seconds."""
+    kept, whole = list[str](), 0
+    with gzip.open(recording[0], "rt") as lines:
+        for line in lines:
+            kept.append(line)
+            at = json.loads(line).get("monotonic")
+            if at is not None and at <= seconds:
+                whole = len(kept)
+    return "".join(kept[:whole])
+
+
 @pytest.fixture(scope="module")
-def minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Record a minute of it, in which anna's notebook is above its limit."""
-    path = tmp_path_factory.mktemp("minute") / "node.jsonl"
-    clock = SteppedClock(60.0)
-    node = SimulatedNode(lambda: clock.time() + 100, started_at=BEGINNING)
-    asyncio.run(record(path, node, clock))
+def beginning(recording: tuple[Path, list[Snapshot]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep its first 30 s, in which anna's notebook is above its limit and then due."""
+    path = tmp_path_factory.mktemp("beginning") / "node.jsonl"
+    path.write_text(begun(recording, 30.0))
     return path
 
 
@@ -107,34 +123,34 @@ def test_people_read_when_who_what_and_why(
     mine = [line for line in told if "  team-vision/anna-notebook-0/notebook  " in line]
     assert [line.split()[2] for line in mine] == ["over", "grace", "due", "dry_run", "due", "held"]
     assert all(line[:10] == "2025-10-09" and line[19] == "Z" for line in told)
-    assert "limit=16GiB mode=dry-run over=15s capacity=45s" in mine[1]
+    assert "limit=16GiB mode=dry-run over=10s capacity=25s" in mine[1]
     assert mine[3].split()[4] == "action=evict"
     assert last.startswith(f"{len(snapshots)} rounds: dry run: 1 evict")
 
 
-def test_reasons_stand_there_in_words(minute: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_reasons_stand_there_in_words(beginning: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`--mode` counts instead of the file's mode, and the lines of held pods name it as the reason."""
-    assert replayed(minute, "--config", config, "--mode", "observe") == 0
+    assert replayed(beginning, "--config", config, "--mode", "observe") == 0
     out = capfd.readouterr().out
     assert "reason=mode (the mode does not allow it)" in out
     assert re.search(r"^\d+ rounds: no action was due; held: \d+ mode$", out.splitlines()[-1])
 
 
-def test_without_a_config_the_defaults_count(minute: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_config_the_defaults_count(beginning: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """They observe."""
-    assert replayed(minute, "--json") == 0
+    assert replayed(beginning, "--json") == 0
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["mode"] for line in told if line["event"] == "mode"] == ["observe"]
     assert told[-1]["rehearsed"] == {}
 
 
 def test_rules_that_make_no_sense_at_the_pace_of_the_recording(
-    minute: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    beginning: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The config is good for its own interval; the recording has another one. Exit code 2, and what to write."""
     file = tmp_path / "fast.yaml"
     file.write_text("sampling: {interval: 200ms}\npolicy: {spacing: 1s}\n")
-    assert replayed(minute, "--config", file) == 2
+    assert replayed(beginning, "--config", file) == 2
     err = capfd.readouterr().err
     assert err.startswith("gpusteward replay: policy.spacing: the rounds of ")
     assert "are 5s apart; expected a duration of at least one sampling.interval" in " ".join(err.split())
@@ -148,7 +164,7 @@ def test_rules_that_make_no_sense_at_the_pace_of_the_recording(
     ],
 )
 def test_a_config_that_cannot_be_meant(
-    minute: Path,
+    beginning: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     text: str,
@@ -157,15 +173,15 @@ def test_a_config_that_cannot_be_meant(
     """Exit code 2, with its place; nothing is replayed."""
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    assert replayed(minute, "--config", file) == 2
+    assert replayed(beginning, "--config", file) == 2
     out, err = capfd.readouterr()
     assert (out, told in err) == ("", True), err
 
 
 @pytest.mark.parametrize("mode", ["kill", ""])
-def test_a_mode_that_nobody_knows(minute: Path, capfd: pytest.CaptureFixture[str], mode: str) -> None:
+def test_a_mode_that_nobody_knows(beginning: Path, capfd: pytest.CaptureFixture[str], mode: str) -> None:
     """Exit code 2; the flag is named, and what it takes."""
-    assert replayed(minute, "--mode", mode) == 2
+    assert replayed(beginning, "--mode", mode) == 2
     assert "--mode: expected off or observe or warn or dry-run or enforce" in capfd.readouterr().err
 
 
@@ -174,24 +190,22 @@ def test_two_policies_are_compared_on_one_recording(
 ) -> None:
     """Each `--set` changes B alone: timelines below one another, when each would act first, and what each comes to."""
     path, snapshots = recording
-    assert replayed(path, "--config", config, "--set", "policy.grace=60s", "--set", "policy.warn_after=20s") == 0
+    assert replayed(path, "--config", config, "--set", "policy.grace=30s", "--set", "policy.warn_after=15s") == 0
     out = capfd.readouterr().out.splitlines()
-    assert out[:2] == [f"A: {config}", "B: A with policy.grace=60s policy.warn_after=20s"]
+    assert out[:2] == [f"A: {config}", "B: A with policy.grace=30s policy.warn_after=15s"]
     place = out.index("team-vision/anna-notebook-0/notebook")
     a, b = out[place + 1 : place + 3]
     assert (a[:4], b[:4], len(a), len(b)) == ("  A ", "  B ", 100, 100)
     assert a.index("!") < b.index("!")
     (row,) = [line for line in out if line.startswith("team-vision/anna-notebook-0/notebook  ")]
-    assert row.split("  ")[-1] == "35 s later"
+    assert row.split("  ")[-1] == "20 s later"
     assert [line[:3] for line in out[-2:]] == ["A: ", "B: "]
     assert all(f"{len(snapshots)} rounds: dry run: 1 evict" in line for line in out[-2:])
 
 
-def test_scripts_get_both_policies(
-    recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_get_both_policies(beginning: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """An object for each container that was over, then a summary of each policy with its settings."""
-    assert replayed(recording[0], "--config", config, "--set", "policy.mode=observe", "--json") == 0
+    assert replayed(beginning, "--config", config, "--set", "policy.mode=observe", "--json") == 0
     *containers, a, b = map(json.loads, capfd.readouterr().out.splitlines())
     (anna,) = [one for one in containers if one["pod"] == "anna-notebook-0"]
     assert (len(anna["a"]["actions"]), anna["b"]["actions"], anna["b"]["held"]) == (1, [], "mode")
@@ -238,11 +252,11 @@ def test_what_is_no_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_names_of_strangers_leave_the_terminal_alone(
-    minute: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    recording: tuple[Path, list[Snapshot]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A recording may come from anywhere; no escape sequence of it reaches the terminal."""
     path = tmp_path / "node.jsonl"
-    path.write_text(minute.read_text().replace("anna-notebook-0", "anna\\u001b[2J"))
+    path.write_text(begun(recording, 20.0).replace("anna-notebook-0", "anna\\u001b[2J"))
     for settings in ((), ("--set", "policy.grace=60s")):
         assert replayed(path, *settings) == 0
         out = capfd.readouterr().out

@@ -20,8 +20,11 @@ def test_each_test_that_a_page_names_is_there(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = set(re.findall(r"`(test_\w+\.py)::(test_\w+)`", text))
     assert named or page == "deploy.md"
-    files = {file: "".join(one.read_text() for one in (ROOT / "tests").rglob(file)) for file, _ in named}
-    assert not [(file, test) for file, test in named if f"def {test}(" not in files[file]]
+    texts = {file: "" for file, _ in named}
+    for file in (ROOT / "tests").rglob("test_*.py"):  # once for all names: to look for each one takes 0.35 s
+        if file.name in texts:
+            texts[file.name] += file.read_text()
+    assert not [(file, test) for file, test in named if f"def {test}(" not in texts[file]]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +69,15 @@ class Probe:
             return refused.code
         return None
 
+    @contextmanager
+    def variable(self, name: str, value: object) -> Iterator[None]:
+        """Set an environment variable of the process within the `with`; after it there is none."""
+        self.ask(f"set:{name}", str(value))
+        try:
+            yield
+        finally:
+            self.ask(f"set:{name}", None)
+
     def device(self, uuid: str) -> Handle:
         handle: Handle = self.ask("nvmlDeviceGetHandleByUUID", uuid.encode())
         return handle
@@ -107,6 +118,12 @@ def _answer(state: str, function: str, arguments: tuple[object, ...]) -> Any:
     try:
         if os.environ.get("FAKE_NVML_STATE") != state:
             os.environ["FAKE_NVML_STATE"] = state
+        if function.startswith("set:"):
+            (value,) = arguments
+            os.environ.pop(name := function.removeprefix("set:"), None)
+            if value is not None:
+                os.environ[name] = str(value)
+            return None
         if not function.startswith(("nvmlInit", "nvmlShutdown", "has:")):
             _initialize(pynvml, state)
         given = [_handle(pynvml, a) if isinstance(a, Handle) else a for a in arguments]

@@ -15,7 +15,6 @@ from driver.node import (
     FakeNode,
     GiB,
     MiB,
-    Variant,
     WorkloadError,
     gpus,
 )
@@ -204,7 +203,7 @@ def test_an_instance_is_full_when_its_pool_is(fake_node: FakeNode, nvml: Probe, 
     ("device", "told"), [(None, ()), ("nvidia-cap7", ()), ("nvidia-cap12", (1,)), ("nvidia-cap2", (1, 3))]
 )
 def test_a_guarded_gpu_tells_who_can_open_the_device(
-    fake_node: FakeNode, tmp_path: Path, card: FakeGpu, device: str | None, told: tuple[int, ...]
+    fake_node: FakeNode, nvml: Probe, tmp_path: Path, card: FakeGpu, *, device: str | None, told: tuple[int, ...]
 ) -> None:
     """
     Without mig/monitor, NO_PERMISSION answers for memory and lists, of one instance and of all. All else is answered.
@@ -217,9 +216,7 @@ def test_a_guarded_gpu_tells_who_can_open_the_device(
     (tmp_path / "nvidia-caps").mkdir()
     if device:
         (tmp_path / "nvidia-caps" / device).touch()
-    with pytest.MonkeyPatch.context() as patch, Probe(fake_node.build, Variant.MODERN) as nvml:
-        patch.setenv("FAKE_NVML_CAPABILITIES", str(tmp_path / "nvidia-caps"))
-        nvml.state = fake_node.folder
+    with nvml.variable("FAKE_NVML_CAPABILITIES", tmp_path / "nvidia-caps"):
         for number in (1, 3):
             expected = None if number in told else 4
             assert {nvml.code(question, nvml.device(mig_uuid(number))) for question in HELD} == {expected}

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from faults.rows import FAULTS, Step
@@ -107,7 +108,8 @@ def missing(book: Mapping[str, Kept]) -> Iterator[str]:
                 yield f"{number}. {row.fault}: not shown as {step}: {would}"
 
 
-def marked_files(folder: Path = TESTS) -> list[Path]:
+@cache
+def marked_files(folder: Path = TESTS) -> tuple[Path, ...]:
     """Name the test files below a folder that have marks, or import from a file of it that has: lists of examples."""
     texts = {file: file.read_text() for file in sorted(folder.rglob("*.py"))}
     named = {".".join(file.relative_to(folder).with_suffix("").parts): file for file in texts}
@@ -115,7 +117,7 @@ def marked_files(folder: Path = TESTS) -> list[Path]:
     found = {file for file, text in texts.items() if MARKS.search(text) and file.name.startswith("test_")}
     while more := {file for file, these in imports.items() if these & found} - found:
         found |= more
-    return [file for file in texts if file in found and file.name.startswith("test_")]
+    return tuple(file for file in texts if file in found and file.name.startswith("test_"))
 
 
 def marked() -> Book:

@@ -7,6 +7,7 @@ The law: a mark names faults that there are. A test shows something when all of 
 run said of a test is replaced, not added to. With several workers, and with `--collect-only`, the same.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -40,23 +41,25 @@ FILES = pytest.StashKey[frozenset[str]]()
 @pytest.hookimpl(tryfirst=True)  # before `-m` takes some away
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let each report of a marked test tell its faults, and note which tests there are."""
-    config.stash[COLLECTED] = _book_of(items)
+    marks = {item: [*item.iter_markers("fault")] for item in items}
+    config.stash[COLLECTED] = _book_of(marks)
     config.stash[FILES] = frozenset(item.nodeid.partition("::")[0] for item in items)
-    for item in items:
-        for mark in item.iter_markers("fault"):
+    for item, its_own in marks.items():
+        for mark in its_own:
             unknown = [row for row in mark.args if row not in FAULTS]
             if unknown or mark.kwargs or not mark.args:
                 raise pytest.UsageError(f"{item.nodeid}: fault{mark.args} names no faults of tests/faults/rows.py")
             item.user_properties += [(PROPERTY, row) for row in mark.args]
 
 
-def _book_of(items: list[pytest.Item]) -> Book:
-    book = {}
-    for item in items:
-        rows = {row for mark in item.iter_markers("fault") for row in mark.args}
-        book[item.nodeid] = Kept(Ended.COLLECTED, tuple(sorted(rows)))
-    marked = {function(test) for test, kept in book.items() if kept.rows}
-    return {test: kept for test, kept in book.items() if function(test) in marked}
+def _book_of(marks: Mapping[pytest.Item, list[pytest.Mark]]) -> Book:
+    rows = {item.nodeid: {row for mark in its_own for row in mark.args} for item, its_own in marks.items()}
+    marked = {function(test) for test, its_own in rows.items() if its_own}
+    return {
+        test: Kept(Ended.COLLECTED, tuple(sorted(its_own)))
+        for test, its_own in rows.items()
+        if function(test) in marked
+    }
 
 
 class Keeping:
@@ -69,7 +72,7 @@ class Keeping:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note which tests there are; of a test that is marked all examples, so that some are told from all."""
-        self._kept |= _book_of(items)
+        self._kept |= _book_of({item: [*item.iter_markers("fault")] for item in items})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a part of a test ended: the worst counts."""

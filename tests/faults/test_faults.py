@@ -86,10 +86,10 @@ def test_what_was_not_passed_shows_nothing(tests: Book, ended: Ended) -> None:
     """Of each fault: if its tests of one step were not run, skipped or failed, that step is missing, and no other."""
     passed = {test: replace(kept, ended=Ended.PASSED) for test, kept in tests.items() if kept.rows}
     for number, row in FAULTS.items():
+        its_own = {test: kept for test, kept in passed.items() if number in kept.rows}
         for step in row.steps:
             without = {
-                test: replace(kept, ended=ended) if number in kept.rows and step_of(test) is step else kept
-                for test, kept in passed.items()
+                test: replace(kept, ended=ended) if step_of(test) is step else kept for test, kept in its_own.items()
             }
             (line,) = (one for one in missing(without) if one.startswith(f"{number}. "))
             assert f"not shown as {step}: tests/" in line and f"({ended})" in line
@@ -145,9 +145,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run_(*words: str, text: str = EXAMPLE) -> pytest.RunResult:
         pytester.makepyfile(test_it=text)
         mine = ("--rootdir", pytester.path, "-p", "no:cacheprovider", "-p", "faults.plugin")
-        if "-n" in words:
-            return pytester.runpytest_subprocess(*mine, "-p", "xdist", *words)
-        return pytester.runpytest_inprocess(*mine, *words)
+        return pytester.runpytest_inprocess(*mine, *(("-p", "xdist") if "-n" in words else ()), *words)
 
     return run_
 

@@ -129,8 +129,8 @@ def test_what_others_could_have_made_is_refused(path: Path, prepare: Callable[[P
 # --- deaths -----------------------------------------------------------------------------------------------------------
 
 
-EVERY = 3 if quick() else 1
-"""Which moments before and after a call are played: each, or each third. Three is odd, so that both kinds are."""
+EVERY = 5 if quick() else 1
+"""Which moments before and after a call are played: each, or each fifth. Five is odd, so that both kinds are."""
 
 
 @pytest.fixture(scope="module")

@@ -132,11 +132,12 @@ def test_torn_at_any_byte(last: int) -> None:
     """Wherever the last record ends, all before it counts, a record that may be an intent is charged, none is lost."""
     begin = len(b"".join(WHOLE.lines[:last]))
     _, open_ = truth(STORY[:last])
-    for cut in range(len(WHOLE.lines[last])):
+    size = len(WHOLE.lines[last])
+    for cut in [*spread(range(size - 1), 3), size - 1]:
         reading = replayed(WHOLE.data[: begin + cut], 500.0, BOOT, most=MOST)
         assert not reading.damaged
         assert reading.torn is (cut > 0)
-        whole = cut == len(WHOLE.lines[last]) - 1  # all but the end of the line
+        whole = cut == size - 1  # all but the end of the line
         told = truth(STORY[: last + whole])
         charged = len(reading.kept.spent) - told[0]
         if cut == 0 or whole:
@@ -178,7 +179,7 @@ def test_a_torn_beginning_is_damage() -> None:
 def test_any_byte_that_changes_is_found() -> None:
     """Whichever byte is another, the file is damaged: all is forfeit, and a person has to look at it. CI tries each."""
     lot, told = random.Random(1), truth(STORY)
-    for place, was in spread(list(enumerate(WHOLE.data)), 5):
+    for place, was in spread(list(enumerate(WHOLE.data)), 11):
         for other in {was ^ 1 << lot.randrange(8), lot.choice((0, 10, was ^ 0x20))} - {was}:
             reading = replayed(WHOLE.data[:place] + bytes([other]) + WHOLE.data[place + 1 :], 500.0, BOOT, most=MOST)
             assert reading.damaged, (place, other)

@@ -125,11 +125,11 @@ async def test_a_server_without_the_api_is_told(socket: Path) -> None:
 async def test_an_answer_of_16_mib_is_read(socket: Path) -> None:
     """A list just below the limit, four times gRPC's own, comes through whole: no flow-control window is in its way."""
     pods = tuple(f"pod-{number:06d}" for number in range(1000))
-    answer = listed(*pods, ids=tuple(f"{UUID}::{number:030d}" for number in range(225)))
+    answer = listed(*pods, ids=tuple(f"{UUID}::{number:0620d}" for number in range(25)))
     assert 15 * 2**20 < answer.ByteSize() <= pod_resources.LARGEST
     async with FakeKubelet(socket, listed=answer, allocatable=offered()):
         view = await ask(socket, deadline=60)
-    assert (len(view.pods), sum(len(holding.device_ids) for holding in view.holdings)) == (1000, 225_000)
+    assert (len(view.pods), sum(len(holding.device_ids) for holding in view.holdings)) == (1000, 25_000)
 
 
 async def test_an_answer_beyond_the_limit_is_not_read(socket: Path) -> None:

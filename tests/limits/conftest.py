@@ -15,7 +15,7 @@ from exporter.objects.manifest import Manifest, read
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def manifest() -> Callable[[str], Manifest]:
     """Read a fixture by the name of its system."""
     return _manifest
@@ -46,7 +46,7 @@ def resolved(manifest: Callable[[str], Manifest]) -> Callable[..., Resolution]:
     return resolution
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def gpus() -> Callable[..., tuple[LeafDevice, ...]]:
     """Make GPUs with MIG off, of so many bytes each."""
 

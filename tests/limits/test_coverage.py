@@ -15,21 +15,21 @@ from exporter.limits.node_devices import devices_of
 from exporter.limits.row_texts import readings
 from exporter.limits.rows import Row, What
 from exporter.model import DeclaredPod, Sharing
-from exporter.objects.manifest import Manifest, read
+from exporter.objects.manifest import Manifest
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 Case = tuple[Manifest, DeclaredPod, tuple[Resolution, ...]]
 
 
-@pytest.fixture
-def cases(gpus: Callable[..., tuple[LeafDevice, ...]]) -> list[Case]:
+@pytest.fixture(scope="module")
+def cases(gpus: Callable[..., tuple[LeafDevice, ...]], manifest: Callable[[str], Manifest]) -> list[Case]:
     """Resolve every pod of every fixture: on the devices of its node, on plain devices, on replicated ones."""
     plain = gpus(2**36, 2**36)
     replicated = tuple(replace(each, sharing=Sharing.TIME_SLICING, replicas=4) for each in plain)
 
     def resolved() -> Iterator[Case]:
-        for found in (read(path.read_text(), path.stem) for path in sorted(FIXTURES.glob("*.yaml"))):
+        for found in (manifest(path.stem) for path in sorted(FIXTURES.glob("*.yaml"))):
             node = found.nodes[0] if found.nodes else None
             told = devices_of(node) if node else ()
             for pod in found.pods:

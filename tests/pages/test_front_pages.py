@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,12 @@ def links(text: str) -> list[str]:
     return [link for link in found if not link.startswith("http")]
 
 
-def anchors(page: Path) -> set[str]:
-    """The names by which headings of a page are linked."""
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The names by which headings of a page are linked: asked for each link, read once."""
     text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
-    return {
-        re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    }
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings)
 
 
 def blocks(page: Path, kind: str) -> list[str]:

@@ -23,8 +23,7 @@ from enforcer.policy.history import History, Moment, Result
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.outcomes import conclude
 from enforcer.policy.vocabulary import Trigger
-from exporter.model import Snapshot
-from policy.facts import OVER, Step
+from policy.facts import OVER, Facts, Step
 from policy.invariants import Watch
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, settled, snapshot
 
@@ -210,14 +209,19 @@ def _first(*, others: bool) -> Place:
     place = Place(settled(RULES), Law(), Watch(RULES), BEGIN, 0, 0, 0, (), 1, 0)
     if others:  # two rounds in which only the other one is over: it is due one round before the victim can be
         for _ in range(2):
-            place = _play(place, "within", others=True)[0]
+            place = _play(place, *_happens(place, "within", others=True), others=True)[0]
     return place
 
 
 def _after(place: Place, alphabet: Iterable[str], found: Found, *, others: bool) -> Iterator[Place]:
+    played: dict[tuple[str, str], tuple[Place, Step, list[str]]] = {}
     for event in alphabet:
-        one, step, broken = _play(place, event, others=others)
-        found.decided += 1
+        happens = _happens(place, event, others=others)
+        if happens not in played:  # where nothing is in flight, nothing can end: several events are one
+            played[happens] = _play(place, *happens, others=others)
+            found.decided += 1
+        one, step, broke = played[happens]
+        broken = [*broke]
         acted = step.verdict.action is not None
         events = (*place.events, event)
         if others:
@@ -232,27 +236,36 @@ def _after(place: Place, alphabet: Iterable[str], found: Found, *, others: bool)
         yield replace(one, events=events, acted=place.traces if acted else place.acted)
 
 
-def _play(place: Place, event: str, *, others: bool) -> tuple[Place, Step, list[str]]:
+def _happens(place: Place, event: str, *, others: bool) -> tuple[str, str]:
+    """Say what an event is here: the usage that is seen, and how the action in flight ended before."""
     usage, _, outcome = event.partition(" ")
-    history, ended, flying = place.history, None, place.history.in_flight
+    flying = place.history.in_flight
     if not others and event in {"failed", "accepted"}:
-        outcome = event
-    if flying is not None and others and flying.action.pod == VICTIM.pod:
+        usage, outcome = "over", event
+    if flying is None:
+        return usage, ""
+    theirs = others and flying.action.pod != VICTIM.pod
+    if others and not theirs:
         outcome = "accepted"
-    elif flying is not None and others and place.flown >= 2 and not outcome:
+    elif theirs and place.flown >= 2 and not outcome:
         outcome = "accepted"  # a request takes two rounds at most
-    if outcome and flying is not None:
+    return usage, outcome
+
+
+def _play(place: Place, usage: str, outcome: str, *, others: bool) -> tuple[Place, Step, list[str]]:
+    history, ended = place.history, None
+    if outcome:
         ended = OUTCOMES[outcome]
         assert ended is not None
         history = conclude(history, ended, Moment(place.at, place.at))
-    generation = place.generation + (event == "restarted")
-    at = place.at + RULES.interval + (PAUSE if event == "paused" else 0.0)
-    seen = _seen(usage, at, generation, others=others)
-    now = Moment(at, at)
+    generation = place.generation + (usage == "restarted")
+    at = place.at + RULES.interval + (PAUSE if usage == "paused" else 0.0)
+    facts = _facts(usage, at, generation, others=others)
+    seen, now = facts.snapshot, facts.now
     after, verdict = decide(seen, RULES, history, now)
     step = Step(seen, RULES, now, verdict, after, ended, place.at)
     watch = place.watch.copy()
-    broken = watch.step(step)
+    broken = watch.step(step, facts)
     flown = place.flown + 1 if after.in_flight is not None and ended is None else 0
     one = replace(place, history=after, watch=watch, at=at, generation=generation, flown=flown)
     return one, step, broken
@@ -280,12 +293,12 @@ HOLDER = HolderKey(VICTIM.pod_uid, VICTIM.container, "")
 
 
 @cache
-def _seen(event: str, at: float, generation: int, *, others: bool) -> Snapshot:
+def _facts(event: str, at: float, generation: int, *, others: bool) -> Facts:
     used = {"within": 8 * GIB, "unknown": None}.get(event, 30 * GIB)
     facts: dict[str, object] = {"priority": 2_000_000_000 if event == "shielded" else 0}
     victim = replace(VICTIM, used=used, generation=generation, facts=facts)
     neighbours = [Actor("other-0", 12 * GIB, namespace="other")] if others else []
-    return snapshot([victim, *neighbours, Actor("calm-0", 5 * GIB)], at)
+    return Facts(snapshot([victim, *neighbours, Actor("calm-0", 5 * GIB)], at), RULES, Moment(at, at))
 
 
 def _same(place: Place) -> object:

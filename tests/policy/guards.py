@@ -81,9 +81,10 @@ def source(module: str) -> str:
     return (POLICY / f"{module}.py").read_text()
 
 
-def guards() -> list[Guard]:
+@cache
+def guards() -> tuple[Guard, ...]:
     """List all guards, in the order of the source."""
-    return [guard for module in (*MODULES, *CONSTANTS) for guard, _ in _found(module, ast.parse(source(module)))]
+    return tuple(guard for module in (*MODULES, *CONSTANTS) for guard, _ in _found(module, ast.parse(source(module))))
 
 
 def broken(guard: Guard) -> ast.Module:

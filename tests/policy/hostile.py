@@ -520,7 +520,7 @@ class Tally:
         self.reasons += other.reasons
 
 
-def played(seeds: range, interval: float = INTERVAL) -> Tally:
+def played(seeds: Sequence[int], interval: float = INTERVAL) -> Tally:
     """Play the traces of these seeds; with a shorter `interval` on slow nodes."""
     tally, began = Tally(), time.process_time()
     gc.disable()  # histories and snapshots hold no cycles, and the collector takes a tenth of the time

@@ -167,8 +167,9 @@ class Watch:
     def copy(self) -> "Watch":
         """Make another one that goes on from here."""
         other = Watch()
-        for name, value in vars(self).items():
-            setattr(other, name, copy(value))
+        vars(other).update(
+            (name, value.copy() if isinstance(value, dict | set) else value) for name, value in vars(self).items()
+        )
         other.tallies = {holder: _copied(tally) for holder, tally in self.tallies.items()}
         other.tokens = [copy(token) for token in self.tokens]
         other.absentees = self.absentees.copy()
@@ -176,9 +177,9 @@ class Watch:
             other.flying = other.tokens[self.tokens.index(self.flying)]
         return other
 
-    def step(self, step: Step) -> list[str]:
-        """Add a step, and name what it breaks."""
-        facts = self.facts = Facts(step.snapshot, step.rules, step.now)
+    def step(self, step: Step, facts: Facts | None = None) -> list[str]:
+        """Add a step, and name what it breaks. `facts`: of this step, where they are known."""
+        facts = self.facts = facts or Facts(step.snapshot, step.rules, step.now)
         self._ended(step)
         self._began(step)
         self._slept(step)

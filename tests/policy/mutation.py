@@ -26,6 +26,7 @@ from types import CodeType, FunctionType
 import pytest
 
 from policy.guards import Guard, broken, guards, source
+from policy.scenes import forget
 
 HERE = Path(__file__).resolve().parent
 LIST = HERE / "guards.txt"
@@ -94,6 +95,7 @@ def written(found: dict[Guard, str]) -> str:
 
 def lose(guard: Guard) -> None:
     """Take a guard away from the policy as it runs in this process."""
+    forget()  # what it said before, while the tests were collected
     module = import_module(guard.module)
     name, _, place = guard.where.partition(".")
     if not place:  # a number of the module, which others may have imported

@@ -17,8 +17,9 @@ from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Rung, State
 from exporter.model import ContainerKind, Fault, PodUid, Sharing
 from policy.scenes import BEGIN, CONSENTING, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, settled
 
-ENOUGH = 32
-"""Rounds after which GREEDY is acted on, if ever: four until it is warned, 24 of grace, and some to spare."""
+SHORT = replace(UNHURRIED, grace=30.0)
+ENOUGH = 14
+"""Rounds after which GREEDY is acted on, if ever: four until it is warned, six of grace, and some to spare."""
 GRANTED = {"team": {**CONSENTING, ALLOW_EXEMPTION: "true"}}
 
 
@@ -28,7 +29,7 @@ class Scene:
 
     greedy: Actor = GREEDY
     others: tuple[Actor, ...] = (MEEK,)
-    rules: Rules = UNHURRIED
+    rules: Rules = SHORT
     world: Mapping[str, Any] = field(default_factory=dict)
     past: Mapping[str, Any] = field(default_factory=dict)
 
@@ -51,12 +52,12 @@ def in_(namespace: str, **facts: object) -> Scene:
 
 def budget(**budgets: Budget) -> Scene:
     """Play with one budget that is another."""
-    return Scene(rules=replace(UNHURRIED, budgets=replace(UNHURRIED.budgets, **budgets)))
+    return Scene(rules=replace(SHORT, budgets=replace(SHORT.budgets, **budgets)))
 
 
 def below(reason: Reason, mode: Mode = Mode.DRY_RUN) -> Scene:
     """Play with a ceiling of the whole node."""
-    return Scene(rules=replace(UNHURRIED, ceilings=(Ceiling(mode, reason),)))
+    return Scene(rules=replace(SHORT, ceilings=(Ceiling(mode, reason),)))
 
 
 def on_hold(reason: Reason, place: Place = Place.POD, name: str = GREEDY.pod_uid, until: float | None = None) -> Scene:
@@ -66,12 +67,12 @@ def on_hold(reason: Reason, place: Place = Place.POD, name: str = GREEDY.pod_uid
 
 def protected(greedy: Actor, **protect: Any) -> Scene:
     """Play with an operator's protection."""
-    return Scene(greedy, rules=replace(UNHURRIED, protect=default_protection(**protect)))
+    return Scene(greedy, rules=replace(SHORT, protect=default_protection(**protect)))
 
 
 NONE = Budget(0, 600.0)
-LABELLED = replace(UNHURRIED, protect=default_protection(labels={"tier": "gold"}))
-KILLING = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
+LABELLED = replace(SHORT, protect=default_protection(labels={"tier": "gold"}))
+KILLING = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))
 DELETED_LONG_AGO = {"deleted": {GREEDY.pod_uid: BEGIN - 3600.0}}
 CONFIG_FAULT = Fault("config", "config_invalid", "policy.grace: expected a duration")
 NO_KUBELET = Fault("allocations", "kubelet_away", "the kubelet does not answer")
@@ -89,7 +90,7 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
     Reason.PRIORITY: (State.EXEMPT, Scene(annotated(priority=2_000_000_000))),
     Reason.STATIC_POD: (State.EXEMPT, Scene(annotated(config_hash=PodUid("0123456789abcdef")))),
     Reason.NAMESPACE: (State.EXEMPT, in_("kube-system")),
-    Reason.OWN_POD: (State.EXEMPT, Scene(rules=replace(UNHURRIED, own_pod=GREEDY.pod_uid))),
+    Reason.OWN_POD: (State.EXEMPT, Scene(rules=replace(SHORT, own_pod=GREEDY.pod_uid))),
     Reason.LABEL: (State.EXEMPT, Scene(annotated(labels={"tier": "gold"}), rules=LABELLED)),
     Reason.EXEMPT: (State.EXEMPT, Scene(annotated(annotations={EXEMPT: "true"}), world={"namespaces": GRANTED})),
     Reason.NOT_RUNNING: (State.EXEMPT, Scene(annotated(phase="Succeeded"))),
@@ -99,10 +100,10 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
     Reason.EXCLUSIVE: (State.HELD, Scene(world={"sharing": Sharing.EXCLUSIVE})),
     Reason.MPS: (State.HELD, Scene(world={"sharing": Sharing.MPS})),
     Reason.UNVERIFIED_BACKEND: (State.HELD, Scene(world={"vendor": "amd"})),
-    Reason.MODE: (State.HELD, Scene(rules=replace(UNHURRIED, mode=Mode.WARN))),
+    Reason.MODE: (State.HELD, Scene(rules=replace(SHORT, mode=Mode.WARN))),
     Reason.STOPPED: (State.HELD, below(Reason.STOPPED, Mode.OBSERVE)),
     Reason.NO_CONSENT: (State.HELD, Scene(world={"namespaces": {"team": {}}})),
-    Reason.NO_RUNG: (State.HELD, Scene(rules=replace(UNHURRIED, ladder=(Rung.NOTIFY,)))),
+    Reason.NO_RUNG: (State.HELD, Scene(rules=replace(SHORT, ladder=(Rung.NOTIFY,)))),
     Reason.THIRD_PARTY: (
         State.HELD,
         Scene(
@@ -112,14 +113,14 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
     ),
     Reason.DAEMON_SET: (State.HELD, protected(annotated(controller_kind="DaemonSet"), daemon_sets=True)),
     Reason.BARE_POD: (State.HELD, protected(annotated(controller_kind=""), bare_pods=True)),
-    Reason.NOT_CONTENDED: (State.HELD, Scene(others=(), rules=replace(UNHURRIED, trigger=Trigger.CONTENDED))),
+    Reason.NOT_CONTENDED: (State.HELD, Scene(others=(), rules=replace(SHORT, trigger=Trigger.CONTENDED))),
     Reason.NAMESPACE_UNKNOWN: (State.HELD, Scene(world={"namespaces": {}})),
     Reason.NO_RIGHTS: (State.HELD, on_hold(Reason.NO_RIGHTS, Place.NAMESPACE, "team")),
     Reason.UNAUTHORIZED: (State.HELD, on_hold(Reason.UNAUTHORIZED, Place.NODE, "")),
     Reason.REFUSED: (State.HELD, on_hold(Reason.REFUSED)),
     Reason.NOT_OWNER: (State.HELD, below(Reason.NOT_OWNER, Mode.OBSERVE)),
     Reason.NOT_ARMED: (State.HELD, below(Reason.NOT_ARMED)),
-    Reason.STEP_MISSING: (State.HELD, Scene(rules=replace(UNHURRIED, missing=(MissingStep(Rung.EVICT, ""),)))),
+    Reason.STEP_MISSING: (State.HELD, Scene(rules=replace(SHORT, missing=(MissingStep(Rung.EVICT, ""),)))),
     Reason.JOURNAL: (State.HELD, below(Reason.JOURNAL)),
     Reason.ADMISSION: (State.HELD, below(Reason.ADMISSION)),
     Reason.CONFIG: (State.HELD, Scene(world={"faults": (CONFIG_FAULT,)})),
@@ -132,7 +133,7 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
     Reason.DELETION_STUCK: (State.HELD, Scene(annotated(terminating=True), past=DELETED_LONG_AGO)),
     Reason.TERMINATING: (State.HELD, Scene(annotated(terminating=True))),
     Reason.LAST_LOOK: (State.HELD, on_hold(Reason.LAST_LOOK)),
-    Reason.HOLD_OFF: (State.HELD, Scene(rules=replace(UNHURRIED, hold_off=600.0), past={"settled": None})),
+    Reason.HOLD_OFF: (State.HELD, Scene(rules=replace(SHORT, hold_off=600.0), past={"settled": None})),
     Reason.BUDGET_NODE: (State.HELD, budget(node=NONE)),
     Reason.BUDGET_NAMESPACE: (State.HELD, budget(namespace=NONE)),
     Reason.BACK_OFF: (State.HELD, Scene(annotated(created_at=WALL - 5.0), past={"spent": (ACTED_ON,) * 5})),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from default_rules import default_rules
 from enforcer.policy.decide import decide
@@ -176,6 +176,38 @@ def _part(actor: Actor) -> _Part:
     return _Part(actor.named(), Container(uid, actor.container, actor.id, actor.kind), usage, limit)
 
 
+class _Cast(NamedTuple):
+    """What a snapshot has of all its actors, whenever it is taken. Nothing changes it."""
+
+    usages: tuple[Usage, ...]
+    pods: Mapping[PodUid, Pod]
+    containers: tuple[Container, ...]
+    limits: tuple[Limit, ...]
+    claims: tuple[ClaimUsage, ...]
+    namespaces: Mapping[str, Mapping[str, str]]
+    held: Mapping[int, tuple[int, bool, int]]
+    """By GPU: bytes that the actors hold, whether some of them hold more, and how many they are."""
+
+
+# Most rounds show who was there before: nine snapshots of ten are of a cast that is known.
+@lru_cache(maxsize=1024)
+def _cast(actors: tuple[Actor, ...]) -> _Cast:
+    parts = [_part(actor) for actor in actors]
+    held: dict[int, tuple[int, bool, int]] = {}
+    for actor in actors:
+        known, unknown, count = held.get(actor.gpu, (0, False, 0))
+        held[actor.gpu] = known + (actor.used or actor.sure or 0), unknown or actor.used is None, count + 1
+    return _Cast(
+        usages=tuple([part.usage for part in parts]),
+        pods={part.container.pod_uid: part.pod for part in parts},
+        containers=tuple([part.container for part in parts]),
+        limits=tuple([part.limit for part in parts if part.limit is not None]),
+        claims=_claim_usages(actors),
+        namespaces=dict.fromkeys({actor.namespace for actor in actors}, CONSENTING),
+        held=held,
+    )
+
+
 @lru_cache(maxsize=8192)
 def _gpu(
     index: int, vendor: str, driver: str, *, known: int, unknown: bool, used: int, partial: bool
@@ -258,11 +290,9 @@ def snapshot(
         read_ago: seconds since the last reading of the GPUs that were not read in this round; None: since BEGIN.
 
     """
-    devices, cards = [], []
+    devices, cards, cast = [], [], _cast(tuple(actors))
     for index in range(gpus):
-        mine = [actor for actor in actors if actor.gpu == index]
-        known = sum(actor.used or actor.sure or 0 for actor in mine)
-        unknown = any(actor.used is None for actor in mine)
+        known, unknown, count = cast.held.get(index, (0, False, 0))
         used = max(0, min(CARD, known + (hidden or {}).get(index, 0)) - listed_too_much)
         card, account = _gpu(index, vendor, driver, known=known, unknown=unknown, used=used, partial=partial)
         if divided and index in divided:
@@ -272,9 +302,8 @@ def snapshot(
         fresh = read is None or index in set(read)
         ago = 0.0 if fresh else monotonic - BEGIN if read_ago is None else read_ago
         sampled = WALL + monotonic - BEGIN - ago
-        devices.append(Device(_device(index), card, account, IDLE, sampled, sharing, 4, containers=len(mine)))
-    names, unnamed = {actor.namespace for actor in actors}, set(strangers)
-    parts = [_part(actor) for actor in actors]
+        devices.append(Device(_device(index), card, account, IDLE, sampled, sharing, 4, containers=count))
+    unnamed = set(strangers)
     return Snapshot(
         round=round_,
         taken_at=WALL + monotonic - BEGIN,
@@ -284,12 +313,12 @@ def snapshot(
         gpus_read=frozenset(map(gpu_uuid, range(gpus) if read is None else read)),
         gpus=tuple(cards),
         devices=tuple(devices),
-        usages=tuple([part.usage for part in parts]),
-        pods={part.container.pod_uid: part.pod for part in parts if part.pod.name not in unnamed},
-        containers=tuple([part.container for part in parts]),
-        namespaces=dict.fromkeys(names, CONSENTING) if namespaces is None else namespaces,
-        claim_usages=_claim_usages(actors),
-        limits=tuple([part.limit for part in parts if part.limit is not None]),
+        usages=cast.usages,
+        pods={uid: pod for uid, pod in cast.pods.items() if pod.name not in unnamed} if unnamed else cast.pods,
+        containers=cast.containers,
+        namespaces=cast.namespaces if namespaces is None else namespaces,
+        claim_usages=cast.claims,
+        limits=cast.limits,
         pid_domain_proven=proven,
         names_live=live,
         faults=faults,
@@ -315,12 +344,58 @@ def settled(rules: Rules = UNHURRIED, driver: str = "580.95.05") -> History:
     return History(settled=Settled(rules, frozenset({driver}), 0.0, vetted=True))
 
 
+class _Past:
+    """A history, and the rules that it goes on under. Known by itself: to hash all of a history costs as a round."""
+
+    __slots__ = ("history", "rules")
+
+    def __init__(self, history: History, rules: Rules) -> None:
+        self.history = history
+        self.rules = rules
+
+
+_BEGUN: dict[str, _Past] = {}
+
+
+def _begun(rules: Rules) -> _Past:
+    return _BEGUN.setdefault(repr(rules), _Past(settled(rules), rules))
+
+
+class _Round(NamedTuple):
+    """What a play shows."""
+
+    actors: tuple[Actor, ...]
+    monotonic: float
+    number: int
+    world: tuple[tuple[str, Any], ...]
+
+
+# `decide` is a function, and one round of four is that of a play before it, from its beginning on.
+@lru_cache(4096)
+def _shown(past: _Past, round_: _Round, now: Moment) -> tuple[_Past, Verdict]:
+    seen = snapshot(round_.actors, round_.monotonic, round_=round_.number, **dict(round_.world))
+    history, verdict = decide(seen, past.rules, past.history, now)
+    return _Past(history, past.rules), verdict
+
+
+@lru_cache(1024)
+def _concluded(past: _Past, result: Result, now: Moment, detail: str) -> _Past:
+    history = conclude(past.history, result, now, detail=detail)
+    return past if history is past.history else _Past(history, past.rules)
+
+
+def forget() -> None:
+    """Forget all rounds: the policy is another one from now on."""
+    _shown.cache_clear()
+    _concluded.cache_clear()
+
+
 class Play:
     """The policy on a stage: `step` moves the clock and shows it the next round."""
 
     def __init__(self, rules: Rules = UNHURRIED, history: History | None = None) -> None:
-        self.rules = rules
-        self.history = history or settled(rules)
+        self._past = _begun(rules) if history is None else _Past(history, rules)
+        self.rules = self._past.rules
         self.monotonic = BEGIN
         self.asleep = 0.0
         """Seconds that the machine slept, in all."""
@@ -330,17 +405,31 @@ class Play:
         self.verdicts: list[Verdict] = []
 
     @property
+    def history(self) -> History:
+        """What the policy said last time, or an outcome after it."""
+        return self._past.history
+
+    @history.setter
+    def history(self, history: History) -> None:
+        self._past = _Past(history, self.rules)
+
+    @property
     def now(self) -> Moment:
         """The moment of the stage's clock."""
         return Moment(self.monotonic, self.monotonic + self.asleep)
 
     def step(self, *actors: Actor, after: float | None = None, **world: object) -> Verdict:
         """Let an interval pass, and show the policy who is there. `world`: see `snapshot`."""
+        if self._past.rules is not self.rules:
+            self._past = _Past(self.history, self.rules)
         self.monotonic += self.rules.interval if after is None else after
         self.round += 1
-        seen = snapshot(actors, self.monotonic, round_=self.round, **world)  # type: ignore[arg-type]
+        shown = _Round(actors, self.monotonic, self.round, tuple(world.items()))
         self.monotonic, self.stall = self.monotonic + self.stall, 0.0
-        self.history, verdict = decide(seen, self.rules, self.history, self.now)
+        try:
+            self._past, verdict = _shown(self._past, shown, self.now)
+        except TypeError:  # the world has a dict, which is not known again
+            self._past, verdict = _shown.__wrapped__(self._past, shown, self.now)
         self.verdicts.append(verdict)
         return verdict
 
@@ -386,7 +475,7 @@ class Play:
 
     def conclude(self, result: Result, detail: str = "") -> None:
         """End the action that is in flight."""
-        self.history = conclude(self.history, result, self.now, detail=detail)
+        self._past = _concluded(self._past, result, self.now, detail)
 
     def rehearse(self) -> None:
         """End the dry run that is in flight: nothing would have prevented the action."""

@@ -74,6 +74,7 @@ class Stage:
             clock=self,
         )
         self.dry_runs = DryRuns(self.decider, self.ask, self.fresh, Kill(Path("/nonexistent"), USUAL), clock=self)
+        self.interval = rules.interval
         self.rung = rules.ladder[-1]
         self.round = 0
         self.looked_at = BEGIN
@@ -100,7 +101,7 @@ class Stage:
     async def sleep(self, seconds: float) -> None:
         self.monotonic_ += seconds
         self._say("waited")
-        if self.monotonic_ - self.looked_at >= INTERVAL:
+        if self.monotonic_ - self.looked_at >= self.interval:
             self.look()
         await asyncio.sleep(0)
 
@@ -193,7 +194,7 @@ class Stage:
                 before = self.monotonic_
                 for _ in range(20):
                     await asyncio.sleep(0)
-                self.monotonic_ = max(self.monotonic_, before + INTERVAL)
+                self.monotonic_ = max(self.monotonic_, before + self.interval)
             assert not running.done(), running.exception()
             if until():
                 self.look()

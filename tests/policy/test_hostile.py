@@ -181,9 +181,9 @@ def test_short_pauses_buy_no_time() -> None:
 
 
 def test_pauses_of_long_ago_do_not_count() -> None:
-    """Hours of excess in every third round leave a holder no better off than a new one."""
+    """An hour of excess in every third round leaves a holder no better off than a new one."""
     play = Play(LIMITED)
-    for actor in islice(cycle([OVER, BAND, BAND]), 1500):
+    for actor in islice(cycle([OVER, BAND, BAND]), 720):
         play.step(actor)
     assert not play.actions
     began = play.monotonic
@@ -445,12 +445,12 @@ def test_a_crowd_is_judged_in_linear_time() -> None:
         sys.setprofile(None)
         return count
 
-    assert calls(320) < 4.5 * calls(80)
+    assert calls(160) < 4.1 * calls(40)
 
 
 def test_what_is_remembered_of_a_holder_is_bounded() -> None:
     """However a holder flickers and restarts, what is remembered of it does not grow without end."""
     play = Play(LIMITED)
-    for number, actor in enumerate(islice(cycle([OVER, BAND]), 2000)):
+    for number, actor in enumerate(islice(cycle([OVER, BAND]), 300)):
         play.step(replace(actor, generation=number // 3), after=1.0)
-    assert len(repr(play.history.levels)) < 40_000
+        assert len(repr(play.history)) < 5_000, number

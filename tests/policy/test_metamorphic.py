@@ -20,6 +20,7 @@ from enforcer.policy.history import History, Result
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Budget, Budgets, Rules
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from exporter.model import Snapshot
+from pace import spread
 from policy.hostile import World
 from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, settled, snapshot
 
@@ -43,11 +44,14 @@ class Round:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def acted(trace: Sequence[Round], rules: Rules = SHORT, *, ends: Result | None = None) -> list[float]:
+def acted(
+    trace: Sequence[Round], rules: Rules = SHORT, *, ends: Result | None = None, first: bool = False
+) -> list[float]:
     """
     Play a trace; the moments at which GREEDY was acted on, in seconds since the beginning.
 
     `ends`: how each action ends, one round later; None: it stays in flight, and nothing follows.
+    `first`: stop at the first action.
     """
     play = Play(rules)
     begin, moments = play.monotonic, []
@@ -62,6 +66,8 @@ def acted(trace: Sequence[Round], rules: Rules = SHORT, *, ends: Result | None =
         verdict = play.step(greedy, *OTHERS, after=one.after)
         if verdict.action is not None:
             moments.append(play.monotonic - begin)
+            if first:
+                break
     return moments
 
 
@@ -118,23 +124,23 @@ def test_nothing_hastens_the_first_action(
     change: Callable[[list[Round], int], list[Round]], trace: list[Round], where: int
 ) -> None:
     """Wherever it comes, the first action is not earlier, and there is none where there was none."""
-    assert not_hastened(acted(trace)[:1], acted(change(trace, where % len(trace)))[:1])
+    assert not_hastened(acted(trace, first=True), acted(change(trace, where % len(trace)), first=True))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("rules", [SHORT, TIGHT], ids=["limit", "contended, with small budgets"])
 def test_nothing_hastens_what_follows_either(change: Callable[[list[Round], int], list[Round]], rules: Rules) -> None:
     """Each place of a long excess, whose victim does not go: no action is earlier, none is added."""
-    trace = [Round()] * 36
+    trace = [Round()] * 31  # the third action would come in the 30th round, if small budgets allowed it
     before = acted(trace, rules, ends=Result.ACCEPTED)
     assert len(before) >= 2
-    for where in range(0, 36, 5):
+    for where in range(0, 31, 6):
         assert not_hastened(before, acted(change(trace, where), rules, ends=Result.ACCEPTED)), where
 
 
 def test_a_gap_that_is_inserted_delays() -> None:
     """A pause that is longer than a slow round: what was to come comes at least so much later, if it had not come."""
-    trace = [Round()] * 40
+    trace = [Round()] * 24
     (before,) = acted(trace)
     for where in range(1, 9, 2):
         for pause in (10.1, 13.0, 4000.0):
@@ -179,9 +185,11 @@ ANNOTATIONS: list[Mapping[str, object]] = [
 @pytest.mark.parametrize("facts", ANNOTATIONS, ids=str)
 def test_nothing_that_a_tenant_writes_by_itself_delays(facts: Mapping[str, object]) -> None:
     """The second law: annotations that the namespace does not allow, and kinds of pods, delay nothing."""
-    before = acted([Round()] * 24)
-    for begin, end in [(0, 24), (0, 5), (3, 10), (9, 10)]:
-        changed = [replace(one, facts=facts) if begin <= n < end else one for n, one in enumerate([Round()] * 24)]
+    trace = [Round()] * 14  # four more than it takes
+    before = acted(trace)
+    assert len(before) == 1
+    for begin, end in [(0, 14), (0, 5), (3, 10), (9, 10)]:
+        changed = [replace(one, facts=facts) if begin <= n < end else one for n, one in enumerate(trace)]
         assert acted(changed) == before
 
 
@@ -192,7 +200,7 @@ def test_nothing_that_a_tenant_writes_by_itself_delays(facts: Mapping[str, objec
 def test_others_delay_by_budgets_and_spacing_and_hasten_nothing(seeds: range) -> None:
     """The same victim at the same readings, alone and among hostile others: its action comes within the bound."""
     compared = 0
-    for seed in seeds:
+    for seed in spread(seeds, 2):
         alone, among = World(seed, hostile=False).play(), World(seed).play()
         if alone.promise is None or among.promise is None:
             continue
@@ -201,7 +209,7 @@ def test_others_delay_by_budgets_and_spacing_and_hasten_nothing(seeds: range) ->
         most = among.promise.deadline(among.rules)
         assert alone.promise.met <= among.promise.met <= most or among.promise.gaps > alone.promise.gaps
         compared += 1
-    assert compared > 10
+    assert compared > len(spread(seeds, 2)) / 2
 
 
 def among(
@@ -291,8 +299,8 @@ def test_k_holders_that_were_due_earlier_delay_by_the_budget() -> None:
 @given(trace=traces)
 def test_a_stricter_mode_never_adds(trace: list[Round]) -> None:
     """`off`, `observe` and `warn` do nothing; `dry-run` decides the same first action as `enforce`."""
-    enforced = acted(trace)
-    assert acted(trace, replace(SHORT, mode=Mode.DRY_RUN))[:1] == enforced[:1]
+    enforced = acted(trace, first=True)
+    assert acted(trace, replace(SHORT, mode=Mode.DRY_RUN), first=True) == enforced
     for mode in (Mode.OFF, Mode.OBSERVE, Mode.WARN):
         assert acted(trace, replace(SHORT, mode=mode)) == []
 
@@ -378,7 +386,7 @@ def test_no_name_matters(names: list[str]) -> None:
         ]
         play = Play(replace(TIGHT, trigger=Trigger.LIMIT))
         moments = []
-        for _ in range(40):
+        for _ in range(20):
             play.conclude(Result.ACCEPTED)
             verdict = play.step(*cast)
             if verdict.action is not None:

@@ -11,11 +11,11 @@ import pytest
 from enforcer.policy.mps import DECLARED, LISTED, SHARED, clients
 from enforcer.policy.vocabulary import Reason, Rung
 from exporter.model import ProcessKey, Sharing
-from policy.refusals import ENOUGH
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
+from policy.refusals import ENOUGH, SHORT
+from policy.scenes import GIB, GREEDY, MEEK, Actor, Play, snapshot
 
 CLIENT, NEIGHBOUR = replace(GREEDY, client=True), replace(MEEK, client=True)
-KILLING = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
+KILLING = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))
 HELD: tuple[list[str], str] = ([], Reason.MPS)
 
 
@@ -33,11 +33,11 @@ def outcome(play: Play, actor: Actor = GREEDY) -> tuple[list[str], str | None]:
 )
 def test_each_fact_alone_holds_and_is_told(actors: tuple[Actor, ...], sharing: Sharing, fact: str) -> None:
     """The declaration, the node's label, the driver's list: held, with the fact as the detail; evicted where wanted."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, *actors, sharing=sharing)
     assert outcome(play) == HELD
     assert [one.detail for one in play.verdicts[-1].standings if one.pod == GREEDY.pod] == [fact]
-    play = Play(replace(UNHURRIED, mps=Rung.EVICT))
+    play = Play(replace(SHORT, mps=Rung.EVICT))
     play.steps(ENOUGH, *actors, sharing=sharing)
     assert play.actions == ["evict team/greedy-1"]
 
@@ -55,7 +55,7 @@ def test_each_fact_alone_holds_and_is_told(actors: tuple[Actor, ...], sharing: S
 )
 def test_the_list_counts_beside_a_client_of_another_pod_on_the_same_device(actors: tuple[Actor, ...]) -> None:
     """A tenant that starts an MPS server of its own is evicted like any other."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, *actors, gpus=2)
     assert play.actions == ["evict team/greedy-1"]
 
@@ -63,7 +63,7 @@ def test_the_list_counts_beside_a_client_of_another_pod_on_the_same_device(actor
 def test_a_share_of_mps_that_is_not_used_protects_nobody() -> None:
     """A pod that also asks for a share of MPS on another device, and uses nothing there, gains nothing by it."""
     idle = replace(GREEDY, container="idle", used=0, gpu=1, declares_mps=True)
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, GREEDY, idle, MEEK, gpus=2)
     assert play.actions == ["evict team/greedy-1"]
 
@@ -71,7 +71,7 @@ def test_a_share_of_mps_that_is_not_used_protects_nobody() -> None:
 def test_an_eviction_ends_all_containers_of_the_pod() -> None:
     """A container that shares by time is not evicted while its pod has an MPS client on another device."""
     other = replace(GREEDY, container="other", used=GIB, gpu=1, declares_mps=True)
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, GREEDY, other, MEEK, gpus=2)
     assert outcome(play) == HELD
 

@@ -20,13 +20,13 @@ from enforcer.policy.protection import Permission, Protection
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, Ceiling, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Scope, Sharing
-from policy.refusals import ENOUGH, GRANTED, SCENES
+from policy.refusals import ENOUGH, GRANTED, SCENES, SHORT
 from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, settled, snapshot
 
 HARD = [reason for reason, (state, _) in SCENES.items() if state is State.EXEMPT]
 SOFT = [Reason.THIRD_PARTY, Reason.DAEMON_SET, Reason.BARE_POD]
-KILLING = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
-BOTH = replace(UNHURRIED, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True)
+KILLING = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))
+BOTH = replace(SHORT, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True)
 LAX = default_rules(
     mode=Mode.ENFORCE,
     trigger=Trigger.LIMIT,
@@ -97,7 +97,7 @@ def test_annotations_for_other_controllers_count_where_the_namespace_allows_exem
 ) -> None:
     """The tenant writes them itself: without its administrator's `allow-pod-exemption` they protect from nothing."""
     labels = dict(CONSENTING) | ({ALLOW_EXEMPTION: namespace} if namespace is not None else {})
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, replace(GREEDY, facts={"annotations": annotation}), MEEK, namespaces={"team": labels})
     spared = namespace == "true"
     assert play.actions == ([] if spared else ["evict team/greedy-1"])
@@ -111,7 +111,7 @@ def test_annotations_for_other_controllers_count_where_the_namespace_allows_exem
 )
 def test_annotations_that_ask_for_nothing_protect_from_nothing(annotation: dict[str, str]) -> None:
     """The value counts, too."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, replace(GREEDY, facts={"annotations": annotation}), MEEK, namespaces=GRANTED)
     assert play.actions == ["evict team/greedy-1"]
 
@@ -119,7 +119,7 @@ def test_annotations_that_ask_for_nothing_protect_from_nothing(annotation: dict[
 @pytest.mark.parametrize("kind", ["DaemonSet", "", "ReplicaSet", "StatefulSet", "Job"])
 def test_whatever_made_a_pod_it_is_acted_on_by_default(kind: str) -> None:
     """A bare pod or a pod of a DaemonSet would otherwise be a way to evade every limit."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, replace(GREEDY, facts={"controller_kind": kind}), MEEK)
     assert play.actions == ["evict team/greedy-1"]
 
@@ -131,7 +131,7 @@ def test_a_protection_from_eviction_is_none_from_a_kill(kind: str) -> None:
     play = Play(replace(KILLING, protect=protect))
     play.steps(ENOUGH, replace(GREEDY, facts={"controller_kind": kind}), MEEK)
     assert play.actions == ["kill team/greedy-1"]
-    play = Play(replace(UNHURRIED, protect=protect))
+    play = Play(replace(SHORT, protect=protect))
     play.steps(ENOUGH, replace(GREEDY, facts={"controller_kind": kind}), MEEK)
     assert (play.actions, play.standing(GREEDY)) == ([], State.HELD)
 
@@ -139,7 +139,7 @@ def test_a_protection_from_eviction_is_none_from_a_kill(kind: str) -> None:
 @pytest.mark.parametrize("kind", ContainerKind, ids=str)
 def test_the_excess_of_any_container_evicts_its_pod(kind: ContainerKind) -> None:
     """A running init container, with its pod pending, and an ephemeral one hold memory like any other."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, replace(GREEDY, kind=kind, facts={"phase": "Pending"}), MEEK)
     assert play.actions == ["evict team/greedy-1"]
     killed = Play(KILLING)
@@ -155,7 +155,7 @@ def test_an_exemption_needs_both_words(pod: str | None, namespace: str | None) -
     """Exempt only if the pod says `true` and its namespace's administrator says `true`."""
     labels = dict(CONSENTING) | ({ALLOW_EXEMPTION: namespace} if namespace is not None else {})
     actor = replace(GREEDY, facts={"annotations": {} if pod is None else {EXEMPT: pod}})
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, actor, MEEK, namespaces={"team": labels})
     exempt = pod == "true" and namespace == "true"
     assert play.actions == ([] if exempt else ["evict team/greedy-1"])
@@ -169,7 +169,7 @@ def test_an_exemption_needs_both_words(pod: str | None, namespace: str | None) -
 def test_protected_namespaces_are_patterns(namespace: str, protected: bool) -> None:
     """`kube-*` is all that begins so, and nothing that merely contains it."""
     actor = replace(GREEDY, namespace=namespace)
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, actor, MEEK)
     assert (play.reason(actor) == Reason.NAMESPACE) is protected
     assert bool(play.actions) is not protected
@@ -177,7 +177,7 @@ def test_protected_namespaces_are_patterns(namespace: str, protected: bool) -> N
 
 def test_the_own_namespace_is_protected() -> None:
     """Nothing in the daemon's own namespace is acted on."""
-    play = Play(replace(UNHURRIED, own_namespace="gpusteward"))
+    play = Play(replace(SHORT, own_namespace="gpusteward"))
     actor = replace(GREEDY, namespace="gpusteward")
     play.steps(ENOUGH, actor, MEEK)
     assert (play.actions, play.reason(actor)) == ([], Reason.NAMESPACE)
@@ -190,7 +190,7 @@ def test_the_own_namespace_is_protected() -> None:
 )
 def test_a_pod_that_may_be_critical_is_protected(facts: dict[str, object]) -> None:
     """An unknown priority protects, and so does a system class of whatever number."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, replace(GREEDY, facts=facts), MEEK)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.PRIORITY)
 
@@ -201,7 +201,7 @@ def test_a_pod_that_may_be_critical_is_protected(facts: dict[str, object]) -> No
 )
 def test_a_pod_that_has_ended_is_not_acted_on(phase: str, ended: bool) -> None:
     """Row 66: the memory of a pod that finished is freed by itself; a pending one runs its init containers."""
-    play = Play()
+    play = Play(SHORT)
     play.steps(ENOUGH, replace(GREEDY, facts={"phase": phase}), MEEK)
     assert play.actions == ([] if ended else ["evict team/greedy-1"])
     assert (play.reason(GREEDY) == Reason.NOT_RUNNING) is ended
@@ -212,11 +212,11 @@ def test_a_protection_that_comes_in_the_last_round_protects() -> None:
     """Row 58: its exemption comes in the round in which it would be acted on: exempt, and from the beginning later."""
     exempt = replace(GREEDY, facts={"annotations": {EXEMPT: "true"}})
     labels = {"team": {**CONSENTING, ALLOW_EXEMPTION: "true"}}
-    play = Play()
-    play.steps(27, GREEDY, MEEK, namespaces=labels)
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK, namespaces=labels)
     play.step(exempt, MEEK, namespaces=labels)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.EXEMPT)
-    play.steps(27, GREEDY, MEEK, namespaces=labels)
+    play.steps(9, GREEDY, MEEK, namespaces=labels)
     assert play.actions == []
     play.step(GREEDY, MEEK, namespaces=labels)
     assert play.actions == ["evict team/greedy-1"]
@@ -225,8 +225,8 @@ def test_a_protection_that_comes_in_the_last_round_protects() -> None:
 @pytest.mark.fault(58)
 def test_consent_that_is_withdrawn_in_the_last_round_holds() -> None:
     """Row 58: the namespace's label goes away in the round in which its pod would be acted on."""
-    play = Play()
-    play.steps(27, GREEDY, MEEK)
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
     play.step(GREEDY, MEEK, namespaces={"team": {}})
     assert play.actions == []
     play.until_reason(Reason.NO_CONSENT, GREEDY, MEEK, namespaces={"team": {}})
@@ -238,14 +238,14 @@ def test_of_a_pod_s_own_limit_the_largest_container_is_killed() -> None:
     whole, other = replace(GREEDY, scope="pod"), replace(GREEDY, container="other", used=GIB, limit=None)
     play = Play(KILLING)
     assert play.until_action(whole, other, MEEK).container == "main"
-    play = Play()
+    play = Play(SHORT)
     assert play.until_action(whole, other, MEEK).container == ""
 
 
 def test_a_static_pod_is_named_before_its_namespace() -> None:
     """The first reason that holds is named; each of them holds alone."""
     actor = Actor("greedy-1", GREEDY.used, namespace="kube-system", facts={"config_hash": "abc", "terminating": True})
-    play = Play()
+    play = Play(SHORT)
     play.step(actor, MEEK)
     assert play.reason(actor) == Reason.STATIC_POD
 
@@ -282,7 +282,7 @@ def test_an_instance_that_several_pods_share_is_enforced(pods: int, held: Reason
 
 def test_under_mps_a_ladder_without_a_step_says_so() -> None:
     """A ladder that ends with warnings has nothing that MPS could forbid."""
-    play = Play(replace(UNHURRIED, ladder=(Rung.NOTIFY,)))
+    play = Play(replace(SHORT, ladder=(Rung.NOTIFY,)))
     play.steps(ENOUGH, GREEDY, MEEK, sharing=Sharing.MPS)
     assert (play.history.breakers, play.reason(GREEDY)) == ({}, Reason.NO_RUNG)
 
@@ -290,7 +290,7 @@ def test_under_mps_a_ladder_without_a_step_says_so() -> None:
 def test_a_fence_needs_no_consent_and_no_controller_is_asked() -> None:
     """A fence destroys nothing: annotations against eviction do not hold it back, and no consent is needed."""
     annotated = replace(GREEDY, facts={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
-    play = Play(replace(UNHURRIED, ladder=(Rung.FENCE, Rung.EVICT)))
+    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
     play.steps(ENOUGH, annotated, MEEK, namespaces={"team": {ALLOW_EXEMPTION: "true"}})
     assert play.actions == ["fence team/greedy-1"]
 
@@ -380,7 +380,7 @@ def test_a_deleted_pod_that_does_not_end_is_killed_after_ten_minutes() -> None:
 def test_a_deleted_pod_keeps_its_level() -> None:
     """Deleting the own pod with a long grace is no way back to 0: the level goes on while it ends."""
     deleted = {GREEDY.pod_uid: BEGIN - 3600.0}
-    play = Play(UNHURRIED, replace(settled(), deleted=deleted))
+    play = Play(SHORT, replace(settled(SHORT), deleted=deleted))
     play.steps(ENOUGH, replace(GREEDY, facts={"terminating": True}), MEEK)
     assert (play.actions, play.standing(GREEDY), play.reason(GREEDY)) == ([], State.HELD, Reason.DELETION_STUCK)
 

@@ -25,6 +25,7 @@ from policy.refusals import (
     KILLING,
     LABELLED,
     SCENES,
+    SHORT,
     Scene,
     annotated,
     in_,
@@ -64,7 +65,7 @@ def few_readings(*, fact: bool) -> Play:
 
 def in_flight(*, fact: bool) -> Play:
     """Another pod's eviction has begun and is not confirmed; or it was."""
-    play = Play()
+    play = Play(SHORT)
     play.until_action(SECOND, OTHER_DUE, gpus=2)
     if not fact:
         play.conclude(Result.ACCEPTED)
@@ -172,7 +173,7 @@ def test_a_moment_holds_the_action_back(reason: Reason) -> None:
         (Reason.NAMESPACE, in_("kubeflow")),
         (Reason.NOT_RUNNING, Scene(annotated(phase="Pending"))),
         (Reason.CONTAINER_KIND, Scene(replace(GREEDY, kind=ContainerKind.INIT))),
-        (Reason.MPS, Scene(rules=replace(UNHURRIED, mps=Rung.EVICT), world={"sharing": Sharing.MPS})),
+        (Reason.MPS, Scene(rules=replace(SHORT, mps=Rung.EVICT), world={"sharing": Sharing.MPS})),
         (Reason.THIRD_PARTY, Scene(annotated(annotations={"karpenter.sh/do-not-disrupt": "true"}))),
         (
             Reason.THIRD_PARTY,
@@ -184,16 +185,16 @@ def test_a_moment_holds_the_action_back(reason: Reason) -> None:
         (Reason.DAEMON_SET, Scene(annotated(controller_kind="DaemonSet"))),
         (Reason.BARE_POD, Scene(annotated(controller_kind=""))),
         (Reason.NOT_CONTENDED, Scene(others=())),
-        (Reason.NOT_CONTENDED, Scene(rules=replace(UNHURRIED, trigger=Trigger.CONTENDED))),
+        (Reason.NOT_CONTENDED, Scene(rules=replace(SHORT, trigger=Trigger.CONTENDED))),
         (
             Reason.UNVERIFIED_BACKEND,
-            Scene(rules=replace(UNHURRIED, trusted_vendors=frozenset({"amd"})), world={"vendor": "amd"}),
+            Scene(rules=replace(SHORT, trusted_vendors=frozenset({"amd"})), world={"vendor": "amd"}),
         ),
         (Reason.BACK_OFF, Scene(past={"spent": (ACTED_ON,) * 5})),
         (Reason.BACK_OFF, Scene(annotated(created_at=WALL - 5.0), past={"spent": (ACTED_ON,)})),
         (Reason.NO_RIGHTS, on_hold(Reason.NO_RIGHTS, Place.NAMESPACE, "elsewhere")),
         (Reason.REFUSED, on_hold(Reason.REFUSED, Place.POD, MEEK.pod_uid)),
-        (Reason.LAST_LOOK, on_hold(Reason.LAST_LOOK, until=BEGIN + 100.0)),
+        (Reason.LAST_LOOK, on_hold(Reason.LAST_LOOK, until=BEGIN + 40.0)),
     ],
     ids=lambda value: str(value) if isinstance(value, Reason) else "",
 )
@@ -245,14 +246,14 @@ def test_a_ceiling_that_an_operator_wrote_is_named_before_what_is_missing() -> N
     """The stop file is there, and the journal cannot be written: stopped."""
     ceilings = (Ceiling(Mode.OBSERVE, Reason.JOURNAL), Ceiling(Mode.OBSERVE, Reason.STOPPED))
     for order in (ceilings, ceilings[::-1]):
-        assert last_reason(Scene(rules=replace(UNHURRIED, ceilings=order))) == Reason.STOPPED
+        assert last_reason(Scene(rules=replace(SHORT, ceilings=order))) == Reason.STOPPED
 
 
 def test_a_reason_of_the_namespace_s_own_dry_run_is_none() -> None:
     """A namespace that wrote dry-run is carried out as a dry run; a node that lacks something holds instead."""
     dry = {"team": {"gpusteward.io/mode": "dry-run"}}
     assert Scene(world={"namespaces": dry}).play().actions == ["evict team/greedy-1 (dry)"]
-    lacking = replace(UNHURRIED, ceilings=(Ceiling(Mode.DRY_RUN, Reason.JOURNAL),))
+    lacking = replace(SHORT, ceilings=(Ceiling(Mode.DRY_RUN, Reason.JOURNAL),))
     assert last_reason(Scene(rules=lacking)) == Reason.JOURNAL
 
 

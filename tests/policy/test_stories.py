@@ -10,6 +10,7 @@ The rule: a story is data. A key that a story does not know fails.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,16 @@ from faults.marking import showing
 from policy.scenes import BEGIN, CONSENTING, UNHURRIED, WALL, Actor, Play
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.yaml"))
-FAULTS = {file: tuple(shown) for file in STORIES if (shown := plain_yaml.load(file.read_text()).get("faults"))}
+
+
+@cache
+def read(file: Path) -> Mapping[str, Any]:
+    """Read a story. Nothing changes it."""
+    story: Mapping[str, Any] = plain_yaml.load(file.read_text())
+    return story
+
+
+FAULTS = {file: tuple(shown) for file in STORIES if (shown := read(file).get("faults"))}
 """The faults of docs/faults.md that a story shows."""
 INVALID = Fault("config", "config_invalid", "policy.grace: expected a duration")
 DURATIONS = {"grace", "warn_after", "spacing", "hold_off", "interval"}
@@ -200,18 +210,19 @@ def difference(expected: list[str], came: list[str]) -> str:
     return "\n".join(lines[:40])
 
 
-def read(file: Path) -> Mapping[str, Any]:
-    story: Mapping[str, Any] = plain_yaml.load(file.read_text())
-    return story
+@cache
+def played(file: Path) -> tuple[list[str], list[str], Stage]:
+    """Play the story of a file: what was expected, what came, and the stage at its end. Nothing changes them."""
+    stage = staged(read(file))
+    return (*play(read(file), stage), stage)
 
 
 @pytest.mark.parametrize("file", showing(STORIES, FAULTS), ids=lambda file: file.stem)
 def test_story(file: Path) -> None:
     """The policy does what the story says."""
-    story = read(file)
-    expected, came = play(story)
+    expected, came, _ = played(file)
     if expected != came:
-        pytest.fail(f"{story['title']}\n{difference(expected, came)}", pytrace=False)
+        pytest.fail(f"{read(file)['title']}\n{difference(expected, came)}", pytrace=False)
 
 
 COMES_FROM = {
@@ -228,8 +239,7 @@ RESTARTS = {(None, State.GRACE)}
 @pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem)
 def test_no_story_takes_a_short_cut(file: Path) -> None:
     """The table on top of `enforcer/policy/decide.py`: each state is reached from those before it only."""
-    stage = staged(read(file))
-    play(read(file), stage)
+    _, _, stage = played(file)
     changes = [change for verdict in stage.play.verdicts for change in verdict.changes]
     assert changes
     steps = {(change.before, change.after.state) for change in changes if change.after.state in COMES_FROM}

@@ -108,8 +108,8 @@ class Stage:
         return snapshot([MEEK], self.now)
 
     async def a_while(self) -> None:
-        """Wait until the loop under test has looked several times."""
-        later = self.clock.now + 100
+        """Wait until the loop under test has looked several times: it does each 10 s at most."""
+        later = self.clock.now + 35
         await until(lambda: self.clock.now > later)
 
     def rounds(self, count: int) -> None:
@@ -487,6 +487,7 @@ async def test_what_was_accepted_is_only_watched(tmp_path: Path) -> None:
     begun(stage, answer=Answer(Heard.ACCEPTED, "", 201))
     going = {"deletionTimestamp": "2026-11-01T10:00:00Z"}
     stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team", metadata=going)
+    stage.clock.least = 5.0  # it lingers for minutes
     async with arming(tmp_path, stage=stage) as (_, server):
         await until(lambda: not stage.reasons and server.seen)
         assert not stage.decider.in_flight
@@ -500,6 +501,7 @@ async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path
     stage = Stage(tmp_path, UNHURRIED)
     begun(stage)
     stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team")
+    stage.clock.least = 5.0
     async with arming(tmp_path, stage=stage):
         await until(lambda: stage.ended)
         assert stage.ended == {uuid(1): "failed"} and not stage.posted
@@ -512,6 +514,7 @@ async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, liv
     stage.now = journal_file.read_clocks()[0]  # the token is of this moment, however long this machine runs
     begun(stage)
     stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team") if live else None
+    stage.clock.least = 5.0
     async with arming(tmp_path, stage=stage):
         await until(lambda: not stage.reasons and not stage.decider.in_flight)
         stage.rounds(1)

@@ -27,6 +27,8 @@ from sources.kube_api import kubeconfig, refusal, serving, until
 
 HOG = Actor("hog-1", used=60 * GIB, limit=40 * GIB)
 POOR = Actor("poor-1", used=10 * GIB, limit=40 * GIB)
+SELDOM = replace(UNHURRIED, interval=15.0)
+"""For hours: 480 rounds in two, where those of 5 s are 1,440."""
 
 
 def refused(stage: Stage) -> list[str]:
@@ -76,7 +78,7 @@ async def test_a_driver_that_hangs_in_the_last_look_fails() -> None:
 @pytest.mark.fault(2, 6)
 async def test_what_certainly_failed_costs_no_budget_and_is_tried_at_growing_intervals() -> None:
     """Requests that could not be sent, for an hour: no token, no breaker, and in the end one in five minutes."""
-    stage = Stage(HOG, POOR)
+    stage = Stage(HOG, POOR, rules=SELDOM)
     stage.answer = Answer(Heard.FAILED, "connection refused")
     await stage.play(3600)
     assert set(stage.results) == {Result.FAILED}
@@ -88,7 +90,7 @@ async def test_what_certainly_failed_costs_no_budget_and_is_tried_at_growing_int
 @pytest.mark.fault(5)
 async def test_a_budget_that_says_no_for_hours_is_asked_seldom() -> None:
     """Two hours: every five minutes in the end; no breaker, and the pod is never killed instead."""
-    stage = Stage(HOG, POOR)
+    stage = Stage(HOG, POOR, rules=SELDOM)
     stage.answer = Answer(Heard.BLOCKED, "a budget")
     await stage.play(2 * 3600.0)
     assert 2 * 3600 / 330 < stage.script.count("acted") < 2 * 3600 / 300 + 6

@@ -109,6 +109,11 @@ class Stage:
         decider.hear(snapshot([GREEDY], self.now))
         return decider.judged()
 
+    async def a_while(self) -> None:
+        """Wait until the loop under test has looked several times: after a failure it does each 60 s at most."""
+        later = self.clock.now + 150
+        await until(lambda: self.clock.now > later)
+
     async def hard(self) -> int | None:
         """What the driver keeps of GREEDY."""
         return (await self.limits.read(GPU, str(self.leaf(GREEDY)))).hard
@@ -489,8 +494,7 @@ async def test_a_journal_that_cannot_be_read_is_left_alone(stage: Stage) -> None
     """In other modes than `enforce` the daemon takes neither the journal nor the lock."""
     stage.journal.mkdir()
     async with running(stage, replace(FENCING, mode=Mode.OBSERVE)):
-        later = stage.clock.now + 500
-        await until(lambda: stage.clock.now > later)
+        await stage.a_while()
         assert [one.name for one in stage.journal.parent.iterdir()] == ["journal"]
 
 
@@ -500,8 +504,7 @@ async def test_another_daemons_fences_are_its_own(stage: Stage) -> None:
     first = lock.take(stage.journal.with_name("journal.lock"))
     assert first is not None
     async with running(stage, replace(FENCING, mode=Mode.OBSERVE)):
-        later = stage.clock.now + 500
-        await until(lambda: stage.clock.now > later)
+        await stage.a_while()
         assert await stage.hard() == 70 * GiB and not stage.unfenced
         first.release()
         await until(lambda: stage.unfenced)

@@ -1,6 +1,7 @@
 """The policy's metrics, as a scraper reads them."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -194,9 +195,9 @@ def test_what_is_asked_for_stands_beside_what_is_in_force() -> None:
     assert series(page, "enforcement_mode", "mode") == series(page, "configured_mode", "mode") == {("enforce",): 1}
 
 
-@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
-def test_no_two_samples_share_their_labels(accept: str) -> None:
-    """Prometheus would refuse the whole page. A node with many pods, generations, devices and reasons."""
+@cache
+def crowded() -> Node:
+    """Play once, for both formats, 40 rounds of 40 pods: 0.1 s."""
     crowd = [
         replace(
             GREEDY, pod=f"p-{number % 7}", uid=f"u-{number}", gpu=number % 3, used=(number % 9) * GIB, limit=2 * GIB
@@ -205,8 +206,14 @@ def test_no_two_samples_share_their_labels(accept: str) -> None:
     ]
     node = Node()
     node.rounds(40, *crowd, gpus=3, namespaces={"team": CONSENTING})
+    return node
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
+def test_no_two_samples_share_their_labels(accept: str) -> None:
+    """Prometheus would refuse the whole page. A node with many pods, generations, devices and reasons."""
     seen = set()
-    for family in families(node.page(accept)):
+    for family in families(crowded().page(accept)):
         assert family.samples
         for sample in family.samples:
             key = (sample.name, *sorted(sample.labels.items()))

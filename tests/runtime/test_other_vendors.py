@@ -44,7 +44,7 @@ class Judging:
     async def judged(self) -> Mapping[PodUid, tuple[State, Reason | None]]:
         """Judge some rounds, an interval apart; where each pod stands then."""
         standings: tuple[Standing, ...] = ()
-        for number in range(1, 40):
+        for number in range(1, 13):  # 60 s; due after 35
             at = 1000.0 + number * self.rules.interval
             snapshot = replace(await self.rounds.next(), monotonic=at)
             self.history, verdict = decide(snapshot, self.rules, self.history, Moment(at, at))
@@ -75,7 +75,7 @@ class Stage(Judging):
         self.node.descriptor(pid, 5, f"{text}\ndrm-shared-vram0:\t{shared}")
 
 
-RULES = default_rules(mode=Mode.DRY_RUN, trigger=Trigger.LIMIT, hold_off=0.0)
+RULES = default_rules(mode=Mode.DRY_RUN, trigger=Trigger.LIMIT, grace=20.0, hold_off=0.0)
 TRUSTED = replace(RULES, trusted_vendors=frozenset({"nvidia", "intel"}))
 
 

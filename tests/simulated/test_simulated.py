@@ -1,7 +1,7 @@
 """The simulated node: believable, the same in each run, and with accounts that close at each second."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.accounts.attribution import Names
-from exporter.devices import DevicesSample
+from exporter.devices import DevicesSample, Identify
 from exporter.limits.loading import builtin
-from exporter.model import Attribution, HostSample, Inventory, Sharing, Snapshot, Usage
+from exporter.model import Attribution, GpuUuid, HostSample, Inventory, Sharing, Snapshot, Usage
 from exporter.rounds.limits import Limiting
 from exporter.rounds.sampler import Beat, Sampler
 from exporter.simulated import SimulatedNode
@@ -23,10 +23,10 @@ from pace import quick
 GIB = 2**30
 BEGINNING = 1_760_000_000.0
 STEP = 4 if quick() else 1
-EACH = range(160 if quick() else 481)
-SECONDS = sorted({*EACH, *range(0, 481, STEP), 333, 343})
+EACH = range(60 if quick() else 481)
+SECONDS = sorted({*EACH, *range(0, 481, STEP), 110, 150, 333, 343})
 """In these all that recurs comes at least once, and the notebook that grows comes twice. `make check` plays each second
-of `EACH`, then each fourth, and two that a test names."""
+of `EACH`, then each fourth, and four that a test names."""
 
 
 class Clock:
@@ -56,14 +56,25 @@ async def answers(seconds: float) -> Answers:
     """All that the three sources say at a time."""
     node = node_at(seconds)
     devices = await node.devices.sample()
-    pids = [process.pid for sample in devices.samples for process in sample.processes or ()]
-    return devices, node.host.sample(pids, want_living=True), node.inventory.inventory()
+    return devices, node.host.sample(listed(devices), want_living=True), node.inventory.inventory()
 
 
-def rounds(times: Sequence[float]) -> list[Snapshot]:
-    """The snapshots of a sampler that runs on the simulated node."""
+def listed(devices: DevicesSample) -> list[int]:
+    """The pids of the driver's lists."""
+    return [process.pid for sample in devices.samples for process in sample.processes or ()]
+
+
+def played(times: Sequence[float]) -> list[tuple[Answers, Snapshot]]:
+    """What the sources of a simulated node say at each time, and the snapshots of a sampler that runs on it."""
     clock = Clock()
     node = SimulatedNode(clock.time, BEGINNING)
+    read, said = node.devices.sample, list[DevicesSample]()
+
+    async def sample(only: Collection[GpuUuid] | None = None, identify: Identify | None = None) -> DevicesSample:
+        said.append(await read(only, identify))
+        return said[-1]
+
+    node.devices.sample = sample  # type: ignore[method-assign, assignment]
     sampler = Sampler(
         node="gpu-a01",
         devices=node.devices,
@@ -74,14 +85,21 @@ def rounds(times: Sequence[float]) -> list[Snapshot]:
         limiting=Limiting(builtin()),
     )
 
-    async def play() -> list[Snapshot]:
+    async def play() -> list[tuple[Answers, Snapshot]]:
         found = []
         for time in times:
             clock.seconds = time
-            found.append(await sampler.round())
+            snapshot = await sampler.round()
+            host = node.host.sample(listed(said[-1]), want_living=True)
+            found.append(((said[-1], host, node.inventory.inventory()), snapshot))
         return found
 
     return asyncio.run(play())
+
+
+def rounds(times: Sequence[float]) -> list[Snapshot]:
+    """The snapshots of a sampler that runs on the simulated node."""
+    return [snapshot for _, snapshot in played(times)]
 
 
 def usages(snapshot: Snapshot, pod: str) -> list[Usage]:
@@ -93,19 +111,21 @@ def held(snapshot: Snapshot, pod: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def heard() -> Mapping[int, Answers]:
-    """Eight minutes, asked at each of `SECONDS`."""
-
-    async def ask() -> dict[int, Answers]:
-        return {second: await answers(second) for second in SECONDS}
-
-    return asyncio.run(ask())
+def whole() -> Mapping[int, tuple[Answers, Snapshot]]:
+    """Eight minutes, a round at each of `SECONDS`."""
+    return dict(zip(SECONDS, played(SECONDS), strict=True))
 
 
 @pytest.fixture(scope="module")
-def film() -> Mapping[int, Snapshot]:
-    """Eight minutes, a round at each of `SECONDS`."""
-    return dict(zip(SECONDS, rounds(SECONDS), strict=True))
+def heard(whole: Mapping[int, tuple[Answers, Snapshot]]) -> Mapping[int, Answers]:
+    """What the sources said in these rounds."""
+    return {second: answers for second, (answers, _) in whole.items()}
+
+
+@pytest.fixture(scope="module")
+def film(whole: Mapping[int, tuple[Answers, Snapshot]]) -> Mapping[int, Snapshot]:
+    """What the sampler made of it."""
+    return {second: snapshot for second, (_, snapshot) in whole.items()}
 
 
 def test_memory_adds_up_on_each_leaf_device_at_each_second(heard: Mapping[int, Answers]) -> None:

@@ -4,14 +4,15 @@ Plays a scene: the program's own parsers, accounts, limits and policy, round aft
 A scene comes in. How each device is shared, each limit, and what the policy did about each pod go out.
 
 The rule: only time and the node's borders are made up (`systems.world`). The policy runs with the defaults of the
-config and `mode: enforce`; in `make check` alone, rounds are 10 s apart. Each namespace consents unless the scene says
-otherwise. The daemon has watched this node for long, and its last change of version, rules or drivers is settled.
-Second 0 is when the processes of the scene begin.
+config and `mode: enforce`; in `make check` alone, rounds are 15 s apart. Nothing is read in a thread of its own. Each
+namespace consents unless the scene says otherwise. The daemon has watched this node for long, and its last change of
+version, rules or drivers is settled. Second 0 is when the processes of the scene begin.
 """
 
 import asyncio
 import json
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,13 +32,18 @@ from pace import quick
 from policy.scenes import settled
 from systems.book import SceneRow
 from systems.world import NODE, World, inventory_of
+from threadless import at_once
 
-INTERVAL = "10s" if quick() else "5s"
-"""Between rounds; 5 s is the default. Rounds are most of what a scene costs."""
+INTERVAL = "15s" if quick() else "5s"
+"""
+Between rounds; 5 s is the default. Rounds are most of what a scene costs.
+
+15 s is as long as `warn_after`, and a part of `grace`: both end in the very round in which they do at 5 s.
+"""
 LONGEST = 900.0
 """Seconds of a scene after which the last verdict counts."""
-QUIET = 4
-"""Rounds in which nothing changes and nothing is pending, after which nothing will."""
+QUIET = 20.0
+"""Seconds in which nothing changes and nothing is pending, after which nothing will: four rounds of the default."""
 PENDING = frozenset({State.OVER, State.GRACE, State.DUE, State.ACTING})
 
 Key = tuple[str, str]
@@ -100,8 +106,12 @@ def rules_and_config(text: str) -> tuple[Rules, Config]:
 
 def play(scene: SceneRow, interval: str = INTERVAL) -> Played:
     """Play a scene to its end."""
-    with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_play(scene, interval, Path(folder)))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        at_once(),
+        closing(asyncio.new_event_loop()) as loop,  # `asyncio.run` cares for Ctrl-C, too: 1 ms
+    ):
+        return loop.run_until_complete(_play(scene, interval, Path(folder)))
 
 
 async def _play(scene: SceneRow, interval: str, folder: Path) -> Played:
@@ -119,30 +129,30 @@ async def _play(scene: SceneRow, interval: str, folder: Path) -> Played:
                 clock=world.clock,
                 limiting=limiting_of(config),
             )
-            await _settle(world, sampler)
-            return await _rounds(world, sampler, rules)
+            return await _rounds(world, sampler, rules, await _settled(world, sampler))
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def _settle(world: World, sampler: Sampler) -> None:
-    """Let the sources read the node before the first process begins."""
+async def _settled(world: World, sampler: Sampler) -> Snapshot:
+    """Let the sources read the node before the first process begins, and return the round in which they have."""
     for _ in range(5):
         await world.clock.step(1.0)
     snapshot = await sampler.round()
     if faults := [fault for fault in snapshot.faults if fault.incomplete]:
         raise ValueError(f"the node of the scene cannot be read: {faults[0]}")
+    return snapshot
 
 
-async def _rounds(world: World, sampler: Sampler, rules: Rules) -> Played:
-    history, _ = decide(await sampler.round(), rules, settled(rules), _moment(world))
+async def _rounds(world: World, sampler: Sampler, rules: Rules, empty: Snapshot) -> Played:
+    history, _ = decide(empty, rules, settled(rules), _moment(world))
     await world.clock.step(rules.interval)
     world.seconds = 0.0
     changes_end = max((row.last_change for row in world.scene.processes), default=0.0)
-    quiet, before, played = 0, None, Played(await sampler.round())
+    snapshot = await sampler.round()
+    quiet, before, played = 0.0, None, Played(snapshot)
     while True:
-        snapshot = await sampler.round()
         history, verdict = decide(snapshot, rules, history, _moment(world))
         if not played.acted:
             played.snapshot = snapshot
@@ -153,12 +163,13 @@ async def _rounds(world: World, sampler: Sampler, rules: Rules) -> Played:
             history = conclude(history, Result.ACCEPTED, _moment(world))
             world.ended.add(action.pod)
         now = {key: (standing.state, standing.reason) for key, standing in played.states.items()}
-        quiet = quiet + 1 if now == before and not _pending(played.states) else 0
+        quiet = quiet + rules.interval if now == before and not _pending(played.states) else 0.0
         before = now
-        if (quiet >= QUIET and world.seconds >= changes_end + QUIET * rules.interval) or world.seconds >= LONGEST:
+        if (quiet >= QUIET and world.seconds >= changes_end + QUIET) or world.seconds >= LONGEST:
             return played
         world.seconds += rules.interval
         await world.clock.step(rules.interval)
+        snapshot = await sampler.round()
 
 
 def _pending(states: dict[Key, Standing]) -> bool:

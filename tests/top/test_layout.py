@@ -8,7 +8,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -113,7 +113,6 @@ def test_nothing_foreign_reaches_the_terminal(hostile: str, width: int | None) -
     assert painted(laid_out).plain == "\n".join("".join(part for part, _ in line) for line in laid_out)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
         st.builds(

@@ -20,7 +20,7 @@ from exporter.rounds.latest import Latest, Tally
 from exporter.web.app import Answers
 from serving.node import busy, serving
 
-FLOOD = 200
+FLOOD = 60
 CONNECTIONS = 16
 
 
