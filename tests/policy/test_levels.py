@@ -868,7 +868,7 @@ def test_the_first_reading_of_a_restarted_container_counts_whenever_it_is() -> N
 def test_a_round_that_reads_nothing_is_no_restart() -> None:
     """The readings that counted still count, and the next one is of the same container."""
     holder = warned(trace="o" * 10)
-    holder.read(after=10.0, victim="")
+    holder.read(after=20.0, victim="")  # later than a slow node's next round
     assert (holder.known.victim, holder.known.enough_readings(FIRST)) == ("main", True)
     holder.read(True)
     assert due(holder)
@@ -941,7 +941,7 @@ def test_a_pod_that_joined_while_its_node_was_exclusive_is_warned_itself() -> No
     shared(holder, "first", 5)
     plain, holder.says = holder.says, Announcement(holder.says.terms, Reason.EXCLUSIVE)
     shared(holder, "second")
-    holder.read(after=10.0, victim="")
+    holder.read(after=20.0, victim="")  # later than a slow node's next round
     holder.says = plain
     shared(holder, "second")
     assert holder.known.warned_at == holder.at
