@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import enum_reprs
 from exporter.rounds.logs import printable
@@ -34,9 +34,10 @@ EXAMPLES = 25
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for the profile
 def pytest_configure() -> None:
     """Leave out what costs time in thousands of tests and shows nothing."""
-    # No deadline for an example: on a busy machine 200 ms say nothing about the code.
-    settings.register_profile("test", settings.default, deadline=None)
-    settings.register_profile("check", settings.default, deadline=None, max_examples=EXAMPLES)
+    # No deadline for an example, nor for making the first ten: on a busy machine a second says nothing about the code.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("test", settings.default, deadline=None, suppress_health_check=slow)
+    settings.register_profile("check", settings.get_profile("test"), max_examples=EXAMPLES)
     settings.load_profile("test")
     # 370,000 objects live as long as the tests: Python's 700 lets it look through them for 6 s of a CPU.
     gc.set_threshold(50_000)
@@ -58,6 +59,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Look for garbage that warns once: pytest looks five times after it, and each look at all tests takes 0.2 s."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

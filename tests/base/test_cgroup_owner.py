@@ -469,7 +469,7 @@ def test_the_order_of_lines_means_nothing(paths: list[str]) -> None:
     ["a", "/", ":", "pod", "-pod", "-pod0", f"pod{POD}-", f"/pod{POD}", f"/{MAIN}", "0" * 31 + "-", "/x:y:z", "\n::/"],
 )
 def test_long_paths_end(unit: str) -> None:
-    """A hundred thousand characters are read at once; with a square of them as steps this would run for minutes."""
+    """A hundred thousand characters are read at once; with a square of them as steps it would take minutes."""
     long = unit * (100_000 // len(unit))
     assert USUAL.owner(f"0::{PATH}/{long}") == OURS
     for pods in (USUAL, READERS["own cgroup namespace"], configured("/user.slice")):

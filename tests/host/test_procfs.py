@@ -311,7 +311,7 @@ def in_a_pid_namespace() -> Mapping[str, str]:
     path = str(Path(procfs.__file__).parents[2])
     command = [*unshare, sys.executable, "-c", IN_TURN, path, *SCRIPTS]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
-    return dict(zip(SCRIPTS, printed.split(BETWEEN), strict=False))
+    return dict(zip(SCRIPTS, printed.split(BETWEEN)[:-1], strict=True))
 
 
 def test_another_pid_namespace_is_told_and_nobody_named() -> None:

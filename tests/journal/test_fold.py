@@ -129,7 +129,7 @@ def truth(records: tuple[Record, ...]) -> tuple[int, set[str]]:
 
 @pytest.mark.parametrize("last", range(1, len(STORY)))
 def test_torn_at_any_byte(last: int) -> None:
-    """Wherever the last record ends, all before it counts, a record that may be an intent is charged, none is lost."""
+    """Wherever the last record ends (CI tries each byte), all before it counts; what may be an intent is charged."""
     begin = len(b"".join(WHOLE.lines[:last]))
     _, open_ = truth(STORY[:last])
     size = len(WHOLE.lines[last])

@@ -386,6 +386,7 @@ def _concluded(past: _Past, result: Result, now: Moment, detail: str) -> _Past:
 
 def forget() -> None:
     """Forget all rounds: the policy is another one from now on."""
+    _BEGUN.clear()
     _shown.cache_clear()
     _concluded.cache_clear()
 

@@ -343,7 +343,7 @@ def test_oscillating_around_the_limit_is_never_due(low: int, trigger: Trigger) -
     """Row 40: above in each second round: never in two rounds on end, so no warning follows, and no action."""
     play = Play(replace(UNHURRIED, trigger=trigger))
     within, over = replace(GREEDY, used=low), replace(GREEDY, used=70 * GIB)
-    for number in range(60):  # if every second one counted, the warning would come in the twelfth
+    for number in range(LONG):
         play.step(within if number % 2 else over, MEEK)
     assert play.actions == []
     assert State.GRACE not in {one.after.state for verdict in play.verdicts for one in verdict.changes}

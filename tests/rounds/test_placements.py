@@ -16,6 +16,7 @@ STRICT, LOOSE = tolerance_of(Policy()), replace(tolerance_of(Policy()), ratio=0.
 HAMI = NodeFacts({"nvidia.com/gpu": "8"}, labels={"gpu": "on"}, annotations={"hami.io/node-nvidia-register": "x"})
 CATALOGUE = tuple(system for system in builtin() if system.name in {"gpusteward", "hami-nvidia", "nvidia-timeslicing"})
 """The systems that such pods are of: to ask all 52 takes four times as long, and gives the same limits."""
+assert len(CATALOGUE) == 3
 SLICED = {leaf(index): (Sharing.TIME_SLICING, 4) for index in (0, 1)}
 
 

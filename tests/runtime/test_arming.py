@@ -108,7 +108,7 @@ class Stage:
         return snapshot([MEEK], self.now)
 
     async def a_while(self) -> None:
-        """Wait until the loop under test has looked several times: it does each 10 s at most."""
+        """Wait until the loop under test has looked three times: it does each 10 s at most."""
         later = self.clock.now + 35
         await until(lambda: self.clock.now > later)
 

@@ -110,7 +110,7 @@ class Stage:
         return decider.judged()
 
     async def a_while(self) -> None:
-        """Wait until the loop under test has looked several times: after a failure it does each 60 s at most."""
+        """Wait until the loop under test has looked twice at least: after a failure it does each 60 s at most."""
         later = self.clock.now + 150
         await until(lambda: self.clock.now > later)
 

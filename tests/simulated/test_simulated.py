@@ -26,7 +26,7 @@ STEP = 4 if quick() else 1
 EACH = range(60 if quick() else 481)
 SECONDS = sorted({*EACH, *range(0, 481, STEP), 110, 150, 333, 343})
 """In these all that recurs comes at least once, and the notebook that grows comes twice. `make check` plays each second
-of `EACH`, then each fourth, and four that a test names."""
+of `EACH`, then each fourth, and four in which something rare is so."""
 
 
 class Clock:

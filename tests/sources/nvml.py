@@ -47,7 +47,7 @@ for line in sys.stdin:
             sys.stdout.flush()
             os._exit(1)
         os._exit(0)
-    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print("\\nended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 """A line names the library's file and the state folder; the answer is a sample or a traceback, and how it ended."""
 
