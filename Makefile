@@ -39,7 +39,7 @@ style: $(VENV)/.dev
 # Without compiled files of the last run the tests take a fifth longer: some machines say that none be written.
 check test test-versions test-prometheus: export PYTHONDONTWRITEBYTECODE :=
 
-check: style  ## lint, types, import contracts, unit tests side by side: about a minute on two cores
+check: style  ## lint, types, import contracts, unit tests side by side: 60 to 80 s on two cores
 	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 25 s in sum.
 	@# Of Hypothesis a quarter of the examples of `make test`, of some long plays a part (tests/pace.py).
 	mkdir -p $(dir $(TYPES)); $(BIN)/mypy > $(TYPES) 2>&1 & types=$$!; code=0; \
