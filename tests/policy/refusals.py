@@ -15,9 +15,8 @@ from enforcer.policy.history import Hold, Opened, Spent
 from enforcer.policy.rules import ALLOW_EXEMPTION, EXEMPT, Budget, Ceiling, MissingStep, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Fault, PodUid, Sharing
-from policy.scenes import BEGIN, CONSENTING, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, settled
+from policy.scenes import BEGIN, CONSENTING, GREEDY, MEEK, SHORT, WALL, Actor, Play, settled
 
-SHORT = replace(UNHURRIED, grace=30.0)
 ENOUGH = 14
 """Rounds after which GREEDY is acted on, if ever: four until it is warned, six of grace, and some to spare."""
 GRANTED = {"team": {**CONSENTING, ALLOW_EXEMPTION: "true"}}

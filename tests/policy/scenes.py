@@ -59,6 +59,8 @@ UNHURRIED = default_rules(
     budgets=Budgets(Budget(100, 600.0), Budget(100, 600.0)),
 )
 """Rules of stories that are about something else than hold-offs and budgets."""
+SHORT = replace(UNHURRIED, grace=30.0)
+"""With 6 rounds of grace, where the default has 24."""
 
 
 # Not frozen: plays make one for each change, and a frozen one takes three times as long.

@@ -21,13 +21,12 @@ from enforcer.policy.levels import Level
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Place, Reason, Rung, State, Trigger
 from exporter.model import Claim, ContainerId, DeviceKey, GpuUuid, PodUid, Snapshot
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, settled, snapshot
+from policy.scenes import GIB, GREEDY, MEEK, SHORT, UNHURRIED, Actor, Play, settled, snapshot
 
 SEEN = snapshot([GREEDY, MEEK], 1.0)
 CASE, OTHER = cases(SEEN)
 HOLDER = CASE.key.holder
 CLAIM = HolderKey(PodUid(""), "", "team/shared")
-SHORT = replace(UNHURRIED, grace=30.0)
 
 
 def over(rounds: int = 3, rules: Rules = UNHURRIED) -> Play:

@@ -22,11 +22,11 @@ from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from exporter.model import Snapshot
 from pace import spread
 from policy.hostile import World
-from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, settled, snapshot
+from policy.scenes import CONSENTING, GIB, SHORT, Actor, Play, settled, snapshot
 
-SHORT = replace(UNHURRIED, grace=30.0, trigger=Trigger.LIMIT)
+LIMIT = replace(SHORT, trigger=Trigger.LIMIT)
 """Warned after three pairs of readings, and acted on after six more."""
-TIGHT = replace(SHORT, spacing=20.0, budgets=Budgets(Budget(3, 600.0), Budget(2, 600.0)), trigger=Trigger.CONTENDED)
+TIGHT = replace(LIMIT, spacing=20.0, budgets=Budgets(Budget(3, 600.0), Budget(2, 600.0)), trigger=Trigger.CONTENDED)
 OTHERS = (Actor("meek-1", 2 * GIB, limit=30 * GIB),)
 Line = TypeVar("Line")
 USES = {"o": 60 * GIB, "t": 8 * GIB + 2**20, "b": GIB, "?": None}
@@ -45,7 +45,7 @@ class Round:
 
 
 def acted(
-    trace: Sequence[Round], rules: Rules = SHORT, *, ends: Result | None = None, first: bool = False
+    trace: Sequence[Round], rules: Rules = LIMIT, *, ends: Result | None = None, first: bool = False
 ) -> list[float]:
     """
     Play a trace; the moments at which GREEDY was acted on, in seconds since the beginning.
@@ -128,7 +128,7 @@ def test_nothing_hastens_the_first_action(
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-@pytest.mark.parametrize("rules", [SHORT, TIGHT], ids=["limit", "contended, with small budgets"])
+@pytest.mark.parametrize("rules", [LIMIT, TIGHT], ids=["limit", "contended, with small budgets"])
 def test_nothing_hastens_what_follows_either(change: Callable[[list[Round], int], list[Round]], rules: Rules) -> None:
     """Each place of a long excess, whose victim does not go: no action is earlier, none is added."""
     trace = [Round()] * 36  # the third action comes in the 34th round, where no small budgets forbid it
@@ -215,7 +215,7 @@ def test_others_delay_by_budgets_and_spacing_and_hasten_nothing(seeds: range) ->
 def among(
     cast: Callable[[int], Sequence[Actor]],
     end: Callable[[str], Result | None],
-    rules: Rules = SHORT,
+    rules: Rules = LIMIT,
     *,
     earlier: int = 0,
 ) -> int:
@@ -258,7 +258,7 @@ def test_requests_in_vain_delay_by_their_pauses_alone(result: Result, count: int
     """PodDisruptionBudgets, missing rights and failed calls of others use up no budget, and delay by pauses."""
     budgets = Budgets(Budget(1, 3600.0), Budget(1, 3600.0))
     others = [over(number) for number in range(count)]
-    acted_in = among(lambda _: others, lambda _: result, replace(SHORT, budgets=budgets))
+    acted_in = among(lambda _: others, lambda _: result, replace(LIMIT, budgets=budgets))
     assert UNDISTURBED <= acted_in <= UNDISTURBED + 2 * (count + 1) * A_REQUEST
 
 
@@ -283,7 +283,7 @@ def test_restarts_and_new_pods_of_others_delay_nothing() -> None:
 
 def test_k_holders_that_were_due_earlier_delay_by_the_budget() -> None:
     """With a budget of one action in 60 s and three holders that were due earlier, GREEDY waits for 180 s."""
-    rules = replace(SHORT, spacing=5.0, budgets=Budgets(Budget(1, 60.0), Budget(9, 60.0)))
+    rules = replace(LIMIT, spacing=5.0, budgets=Budgets(Budget(1, 60.0), Budget(9, 60.0)))
     others = [over(number) for number in range(3)]
     gone: set[str] = set()
 
@@ -300,24 +300,24 @@ def test_k_holders_that_were_due_earlier_delay_by_the_budget() -> None:
 def test_a_stricter_mode_never_adds(trace: list[Round]) -> None:
     """`off`, `observe` and `warn` do nothing; `dry-run` decides the same first action as `enforce`."""
     enforced = acted(trace, first=True)
-    assert acted(trace, replace(SHORT, mode=Mode.DRY_RUN), first=True) == enforced
+    assert acted(trace, replace(LIMIT, mode=Mode.DRY_RUN), first=True) == enforced
     for mode in (Mode.OFF, Mode.OBSERVE, Mode.WARN):
-        assert acted(trace, replace(SHORT, mode=mode)) == []
+        assert acted(trace, replace(LIMIT, mode=mode)) == []
 
 
 @pytest.mark.parametrize(
     "stricter",
     [
-        replace(SHORT, warn_after=20.0),
-        replace(SHORT, grace=60.0),
-        replace(SHORT, trigger=Trigger.CONTENDED),
-        replace(SHORT, confirm=True),
-        replace(SHORT, spacing=120.0),
-        replace(SHORT, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0))),
-        replace(SHORT, ladder=(Rung.NOTIFY,)),
-        replace(SHORT, consent=("example.com/other", "yes")),
+        replace(LIMIT, warn_after=20.0),
+        replace(LIMIT, grace=60.0),
+        replace(LIMIT, trigger=Trigger.CONTENDED),
+        replace(LIMIT, confirm=True),
+        replace(LIMIT, spacing=120.0),
+        replace(LIMIT, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0))),
+        replace(LIMIT, ladder=(Rung.NOTIFY,)),
+        replace(LIMIT, consent=("example.com/other", "yes")),
     ],
-    ids=lambda rules: str({name for name in rules.__slots__ if getattr(rules, name) != getattr(SHORT, name)}),
+    ids=lambda rules: str({name for name in rules.__slots__ if getattr(rules, name) != getattr(LIMIT, name)}),
 )
 @settings(FEW, max_examples=8)
 @given(trace=traces)
@@ -363,13 +363,13 @@ def shuffled(seen: Snapshot, chance: Random) -> Snapshot:
 @pytest.mark.parametrize("seed", range(4))
 def test_no_order_matters(seed: int) -> None:
     """Limits, usages, devices, pods in any order, another one in each round: the same histories and verdicts."""
-    one = other = settled(SHORT)
-    chance, play = Random(seed), Play(SHORT)
+    one = other = settled(LIMIT)
+    chance, play = Random(seed), Play(LIMIT)
     for number in range(12):
         play.monotonic += 5.0
         seen = snapshot(CAST, play.monotonic, round_=number, gpus=2)
-        one, said = decide(seen, SHORT, one, play.now)
-        other, same = decide(shuffled(seen, chance), SHORT, other, play.now)
+        one, said = decide(seen, LIMIT, one, play.now)
+        other, same = decide(shuffled(seen, chance), LIMIT, other, play.now)
         assert said == same
     assert one == other
 
@@ -398,11 +398,11 @@ def test_no_name_matters(names: list[str]) -> None:
 
 def test_the_same_call_twice_says_the_same() -> None:
     """Nothing is kept outside of the history: each call can be made again, and says the same."""
-    play = Play(SHORT)
+    play = Play(LIMIT)
     for number in range(14):
         play.monotonic += 5.0
         seen = snapshot(CAST, play.monotonic, round_=number, gpus=2)
-        first, again = decide(seen, SHORT, play.history, play.now), decide(seen, SHORT, play.history, play.now)
+        first, again = decide(seen, LIMIT, play.history, play.now), decide(seen, LIMIT, play.history, play.now)
         assert first == again
         play.history = first[0]
 
@@ -411,7 +411,7 @@ def test_the_same_call_twice_says_the_same() -> None:
 @given(trace=traces, labels=st.sampled_from([{}, {CONSENT: "warn"}, {CONSENT: "off"}, {ALLOW_EXEMPTION: "true"}]))
 def test_a_namespace_s_label_never_adds(trace: list[Round], labels: dict[str, str]) -> None:
     """Whatever a namespace says besides its consent: no action is added, none is earlier."""
-    play = Play(SHORT)
+    play = Play(LIMIT)
     begin, moments = play.monotonic, []
     for one in trace:
         verdict = play.step(Actor("greedy-1", USES[one.use]), *OTHERS, namespaces={"team": {**CONSENTING, **labels}})
@@ -422,7 +422,7 @@ def test_a_namespace_s_label_never_adds(trace: list[Round], labels: dict[str, st
 
 def test_an_empty_history_is_a_first_start() -> None:
     """A first start waits for the hold-off; a daemon that has watched the node for long does not."""
-    rules = replace(SHORT, hold_off=100.0)
+    rules = replace(LIMIT, hold_off=100.0)
     first, long = Play(rules, History()), Play(rules)
     rounds = [next(n for n in range(99) if play.step(Actor("greedy-1", 60 * GIB)).action) for play in (first, long)]
     assert rounds[0] > rounds[1]

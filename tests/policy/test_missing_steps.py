@@ -16,8 +16,7 @@ from enforcer.policy.next_step import DELETION
 from enforcer.policy.preview import preview
 from enforcer.policy.rules import MissingStep, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from policy.scenes import GREEDY, MEEK, UNHURRIED, Play, snapshot
-from policy.test_modes import SHORT
+from policy.scenes import GREEDY, MEEK, SHORT, UNHURRIED, Play, snapshot
 
 NOTIFY, FENCE, EVICT, KILL = Rung
 NO_FENCE, NO_KILL = MissingStep(FENCE, "no driver"), MissingStep(KILL, "no right")

@@ -15,11 +15,10 @@ from enforcer.policy.decide import decide
 from enforcer.policy.rules import CONSENT, Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.model import Fault, Sharing
-from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play, gpu_uuid, snapshot
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, SHORT, Play, gpu_uuid, snapshot
 
 ENOUGH = 32
 """Rounds after which GREEDY is acted on, if ever."""
-SHORT = replace(UNHURRIED, grace=30.0)
 """Warned in round 4, acted on in round 10."""
 OWN_LABEL = replace(SHORT, consent=("example.com/may-evict", "yes"))
 """Consent has a label of its own, so that the mode's label may be anything."""

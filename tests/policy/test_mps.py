@@ -11,8 +11,8 @@ import pytest
 from enforcer.policy.mps import DECLARED, LISTED, SHARED, clients
 from enforcer.policy.vocabulary import Reason, Rung
 from exporter.model import ProcessKey, Sharing
-from policy.refusals import ENOUGH, SHORT
-from policy.scenes import GIB, GREEDY, MEEK, Actor, Play, snapshot
+from policy.refusals import ENOUGH
+from policy.scenes import GIB, GREEDY, MEEK, SHORT, Actor, Play, snapshot
 
 CLIENT, NEIGHBOUR = replace(GREEDY, client=True), replace(MEEK, client=True)
 KILLING = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))

@@ -19,9 +19,8 @@ from enforcer.policy.holds import LONGEST_WAIT
 from enforcer.policy.outcomes import conclude, rehearsed
 from enforcer.policy.rules import CONSENT, MissingStep
 from enforcer.policy.vocabulary import Mode, Place, Reason, Rung, State
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
+from policy.scenes import GIB, GREEDY, MEEK, SHORT, Actor, Play
 
-SHORT = replace(UNHURRIED, grace=30.0)
 AGAIN = SHORT.warn_after + SHORT.grace
 """Seconds of new excess that a second action on the same holder needs."""
 OTHER = Actor("other-1", 4 * GIB, limit=2 * GIB)

@@ -20,8 +20,8 @@ from enforcer.policy.protection import Permission, Protection
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, Ceiling, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Scope, Sharing
-from policy.refusals import ENOUGH, GRANTED, SCENES, SHORT
-from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, settled, snapshot
+from policy.refusals import ENOUGH, GRANTED, SCENES
+from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, SHORT, UNHURRIED, Actor, Play, settled, snapshot
 
 HARD = [reason for reason, (state, _) in SCENES.items() if state is State.EXEMPT]
 SOFT = [Reason.THIRD_PARTY, Reason.DAEMON_SET, Reason.BARE_POD]

@@ -25,14 +25,13 @@ from policy.refusals import (
     KILLING,
     LABELLED,
     SCENES,
-    SHORT,
     Scene,
     annotated,
     in_,
     on_hold,
     protected,
 )
-from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, settled
+from policy.scenes import BEGIN, GIB, GREEDY, MEEK, SHORT, UNHURRIED, WALL, Actor, Play, settled
 
 SECOND = Actor("hungry-1", 20 * GIB, limit=4 * GIB, gpu=1)
 OTHER_DUE = Actor("waiting-1", 2 * GIB, limit=70 * GIB, gpu=1)

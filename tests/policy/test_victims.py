@@ -18,9 +18,8 @@ from enforcer.policy.outcomes import warned
 from enforcer.policy.rules import CONSENT, Budget
 from enforcer.policy.vocabulary import Reason, Rung, State, Trigger
 from exporter.model import DeviceKey
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, gpu_uuid
+from policy.scenes import GIB, GREEDY, MEEK, SHORT, UNHURRIED, WALL, Actor, Play, gpu_uuid
 
-SHORT = replace(UNHURRIED, grace=30.0)
 CONTENDED = replace(SHORT, trigger=Trigger.CONTENDED)
 COST = "controller.kubernetes.io/pod-deletion-cost"
 PLAIN = Actor("m-1", 20 * GIB)
