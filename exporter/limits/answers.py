@@ -7,7 +7,7 @@ The rule: **scope is kept.** A limit of a pod, a claim or a process (MPS) is nev
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
@@ -157,6 +157,10 @@ class ResolvedLimit:
         """The device; None for each device that the holder has, and for a device unknown on this node."""
         return self.place.key if self.place else None
 
+    def strictness(self) -> tuple[bool, float]:
+        """Sort limits of one holder: the smallest that is enforced first, then those only reported, then the empty."""
+        return not self.enforceable, float("inf") if self.bytes is None else self.bytes
+
     @property
     def enforceable(self) -> bool:
         """Whether there is a limit in bytes, and no reason only to report it."""
@@ -199,12 +203,21 @@ class Resolution:
         """The problems of all limits, each once."""
         return tuple(dict.fromkeys(problem for limit in self.limits for problem in limit.problems))
 
-    def on(self, device: DeviceKey, container: str = "", *, scope: Scope | None = None) -> ResolvedLimit | None:
+    def on(
+        self,
+        device: DeviceKey,
+        container: str = "",
+        *,
+        scope: Scope | None = None,
+        foreign: Callable[[ResolvedLimit, DeviceKey], bool] = lambda *_: False,
+    ) -> ResolvedLimit | None:
         """
         Find the limit of a container on a device where it is seen; without a container, the limit of the pod.
 
-        A limit that names the device comes first, then one that names no device. `scope` picks one of several, such
-        as a process's limit beside a container's. Without `scope`, limits of processes are ignored.
+        A limit that names the device comes before one that names none, which counts on devices that are not `foreign`
+        to it. Where the pod has one as a whole, and another system reads one from its annotations, the smaller counts.
+        `scope` picks one of several, such as a process's limit beside a container's. Without `scope`, limits of
+        processes are ignored.
         """
         mine = [
             limit
@@ -212,9 +225,13 @@ class Resolution:
             if limit.subject == Subject(container)
             and (limit.scope is scope if scope else limit.scope is not Scope.PROCESS)
         ]
-        exact = (limit for limit in mine if limit.device == device)
-        anywhere = (limit for limit in mine if limit.place is None)
-        return next(exact, None) or next(anywhere, None)
+        exact = [limit for limit in mine if limit.device == device]
+        anywhere = [limit for limit in mine if limit.place is None and not foreign(limit, device)]
+        firsts = [
+            next(limit for limit in (*exact, *anywhere) if (limit.scope is Scope.POD) is pods)
+            for pods in {limit.scope is Scope.POD for limit in (*exact, *anywhere)}
+        ]
+        return min(firsts, key=ResolvedLimit.strictness, default=None)
 
 
 def declared(pods: Iterable[Iterable[ResolvedLimit]]) -> Mapping[DeviceKey, int]:

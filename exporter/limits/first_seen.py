@@ -42,7 +42,7 @@ def hold(
     places: dict[str | None, Place | None] = {c.place.name if c.place else None: c.place for c in candidates}
     for other, _, name, _ in first:
         if other == subject and name not in places:
-            places[name] = _place(name or "", devices)
+            places[name] = None if name is None else _place(name, devices)
     for (name, place), trust in ((item, trust) for item in places.items() for trust in _MUTABLE):
         mine = [c for c in kept if c.place == place and c.trust is trust and c.what is not What.COMPUTE and c.valid]
         now = min(mine, key=lambda c: (c.bytes or 0, c.name), default=None)

@@ -36,13 +36,15 @@ def placed(
     limits: dict[tuple[Subject, bool, DeviceKey], ResolvedLimit] = {}
     for limit in resolution.limits if expected else ():
         if limit.device is not None:
-            limits[limit.subject, limit.scope is Scope.PROCESS, limit.device] = limit
+            key = (limit.subject, limit.scope is Scope.PROCESS, limit.device)
+            limits[key] = min(limits.get(key, limit), limit, key=ResolvedLimit.strictness)
     for container, device in sorted(seen, key=lambda pair: (pair[0], pair[1].uuid, pair[1].gpu_instance or -1)):
         for name, scope in ((container, None), (container, Scope.PROCESS), ("", None)):
-            on = resolution.on(device, name, scope=scope)
-            if on is not None and not (on.place is None and foreign(on, device)):
+            on = resolution.on(device, name, scope=scope, foreign=foreign)
+            if on is not None:
                 key = (on.subject, on.scope is Scope.PROCESS, device)
-                limits.setdefault(key, replace(on, place=Place(device_name(device), device)))
+                here = replace(on, place=Place(device_name(device), device))
+                limits[key] = min(limits.get(key, here), here, key=ResolvedLimit.strictness)
     pods = {
         device for (subject, _, device), limit in limits.items() if subject == Subject() and limit.bytes is not None
     }

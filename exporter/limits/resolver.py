@@ -22,7 +22,8 @@ from exporter.limits.rows import Catalogue
 from exporter.limits.winner import decide
 from exporter.model import Claim, DeclaredPod, NodeFacts, Scope
 
-_Group = tuple[Subject, Scope]
+_Group = tuple[Subject, Scope, str]
+"""A limit holder, a scope and a vendor: what a pod says of another vendor's devices takes no limit away."""
 
 
 def resolve(
@@ -54,21 +55,28 @@ def resolve(
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
         gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, not detected.forgeable)))
-    first = known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
+    before = _by_vendor(first_seen, vendors)
     contexts = {system.name: system.context for system in catalogue}
     limits: list[ResolvedLimit] = []
     elsewhere: list[ResolvedLimit] = []
-    new: list[Seen] = []
-    for (subject, scope), group in sorted(_grouped(gathered, first).items()):
-        held, seen = hold(subject, scope, group, first, devices)
+    after: dict[str, dict[Key, Seen]] = {vendor: dict(first) for vendor, first in before.items()}
+    for (subject, scope, vendor), group in sorted(_grouped(gathered, before, vendors).items()):
+        held, seen = hold(subject, scope, group, before.get(vendor, {}), devices)
         held = [c if c.row is not None else replace(c, context=contexts.get(c.system, c.context)) for c in held]
-        new += seen
-        here, there = _limits(subject, held, _only(held, devices, vendors))
+        after.setdefault(vendor, {}).update(known(seen))
+        here, there = _limits(subject, held, _only(devices, vendor))
         limits += here
         elsewhere += there
-    kept = sorted({**first, **known(new)}.values(), key=_order)
+    kept = sorted([seen for first in after.values() for seen in first.values()], key=_order)
     return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(kept))
+
+
+def _by_vendor(first_seen: Iterable[Seen], vendors: Mapping[str, str]) -> dict[str, dict[Key, Seen]]:
+    found: dict[str, list[Seen]] = defaultdict(list)
+    for seen in first_seen:
+        found[vendors.get(seen.system, "")].append(seen)
+    return {vendor: known(those) for vendor, those in found.items()}
 
 
 def _outranked(gathered: Sequence[Candidate]) -> list[Candidate]:
@@ -98,8 +106,10 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
     )
 
 
-def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_Group, list[Candidate]]:
-    """Group candidates by limit holder and scope; one without a container goes to all containers of its system."""
+def _grouped(
+    gathered: Iterable[Candidate], before: Mapping[str, Mapping[Key, Seen]], vendors: Mapping[str, str]
+) -> dict[_Group, list[Candidate]]:
+    """Group candidates by limit holder, scope and vendor; one without a container goes to all of its system's."""
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
     loose = []
     for candidate in gathered:
@@ -107,21 +117,21 @@ def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_
         if candidate.subject == Subject() and scope in {Scope.CONTAINER, Scope.PROCESS}:
             loose.append(candidate)
         else:
-            groups[candidate.subject, scope].append(candidate)
-    for remembered in first.values():
-        groups.setdefault((remembered.subject, remembered.scope), [])
+            groups[candidate.subject, scope, vendors[candidate.system]].append(candidate)
+    for vendor, first in before.items():
+        for remembered in first.values():
+            groups.setdefault((remembered.subject, remembered.scope, vendor), [])
     placed = {group: {member.system for member in members} for group, members in groups.items()}
     for candidate in loose:
         homes = [group for group, systems in placed.items() if candidate.system in systems and group[0].container]
-        for home in homes or [(Subject(), candidate.scope)]:
+        for home in homes or [(Subject(), candidate.scope, vendors[candidate.system])]:
             groups[home].append(candidate)
     return groups
 
 
-def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Mapping[str, str]) -> Place | None:
+def _only(devices: Sequence[LeafDevice], vendor: str) -> Place | None:
     """Return the device if there is only one: then each device of a limit holder is that one."""
-    wanted = {vendors.get(candidate.system) for candidate in group}
-    mine = [device.key for device in devices if device.vendor in wanted]
+    mine = [device.key for device in devices if device.vendor == vendor]
     return Place(device_name(mine[0]), mine[0]) if len(mine) == 1 and mine[0] is not None else None
 
 
@@ -147,5 +157,5 @@ def _on(place: Place, group: Sequence[Candidate]) -> list[Candidate]:
     return named + [c for c in group if c.place is None and (c.system, c.row, c.key, c.text) not in put]
 
 
-def _order(seen: Seen) -> tuple[Subject, str, str, int]:
-    return seen.subject, seen.scope, seen.place or "", seen.trust
+def _order(seen: Seen) -> tuple[Subject, str, str, int, str]:
+    return seen.subject, seen.scope, seen.place or "", seen.trust, seen.system

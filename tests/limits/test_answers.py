@@ -3,8 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from exporter.limits import LeafDevice, Options, Resolution, bypassed, declared, resolve
+from exporter.limits.answers import ResolvedLimit, Subject
+from exporter.limits.devices import Place
 from exporter.limits.loading import builtin
+from exporter.limits.placing import placed
 from exporter.model import (
     Claim,
     ClaimConfig,
@@ -13,7 +18,9 @@ from exporter.model import (
     DeclaredContainer,
     DeclaredPod,
     DeviceKey,
+    EnforcedBy,
     Held,
+    Mechanism,
     NodeFacts,
     Scope,
     Sharing,
@@ -40,6 +47,29 @@ def test_a_pods_limit_is_no_containers(resolved: Resolved, gpus: Gpus) -> None:
     pods = found.on(key(devices[0]))
     assert pods is not None
     assert pods.bytes == 5 * GIB
+
+
+def limit_of_pod(scope: Scope, amount: int | None, place: Place | None, *doubts: str) -> ResolvedLimit:
+    known = (Subject(), place, amount, "kai", Mechanism.ANNOTATION, scope, EnforcedBy.NONE)
+    return ResolvedLimit(*known, report_only=doubts)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("other", [(16 * GIB,), (None,), (GIB, "in doubt")])
+def test_of_two_limits_of_a_pod_the_smaller_is_placed(gpus: Gpus, seen: bool, other: tuple[int | None, str]) -> None:
+    """What another system reads of the pod's annotations hides no limit, whether one, both or none names the device."""
+    device = key(gpus(15109 * MIB)[0])
+    here = Place("GPU 0", device)
+    for first, second in [(here, None), (here, here), (None, here), (None, None)]:
+        if not seen and None in (first, second):
+            continue  # counts where the pod is seen
+        amount, *doubts = other
+        wider = limit_of_pod(Scope.CONTAINER, amount, first, *doubts), limit_of_pod(Scope.POD, 4 * GIB, second)
+        for limits in (wider, wider[::-1]):
+            found = placed(
+                Resolution("uid", "team", "p", limits), [("", device)] if seen else [], lambda *_: False, expected=True
+            )
+            assert [(limit.bytes, limit.device) for limit in found] == [(4 * GIB, device)]
 
 
 def test_a_process_is_no_container(resolved: Resolved, gpus: Gpus) -> None:

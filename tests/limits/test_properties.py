@@ -1,8 +1,10 @@
 """Laws of the resolver that hold for any declaration, and in any order."""
 
 import string
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,7 @@ from exporter.objects.manifest import Manifest, read
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
 CATALOGUE = builtin()
 VENDORS = {system.name: system.vendor for system in CATALOGUE}
+ROWS = {system.name: system.rows for system in CATALOGUE}
 WHOLE = {Scope.CONTAINER, Scope.INSTANCE}
 KEYS = sorted({row.key.replace("*", "main") for system in CATALOGUE for row in system.rows})
 DEVICES = tuple(
@@ -159,6 +162,60 @@ def test_a_lower_source_never_raises(index: int, key: str, text: str) -> None:
                 if other.subject == limit.subject
                 and (other.scope is limit.scope or {other.scope, limit.scope} == WHOLE)
                 and other.place in {limit.place, None}
+                and VENDORS[other.system] == VENDORS[limit.system]
             ]
             assert same, (pod.name, key, text)
             assert all(other.bytes is not None and other.bytes <= limit.bytes for other in same)
+
+
+def bounds(found: Resolution, devices: Iterable[LeafDevice]) -> dict[tuple[str, str], int]:
+    """The bytes that each container, and the pod as a whole, is held to on each device; without those only reported."""
+    vendors = {device.key: device.vendor for device in devices if device.key is not None}
+    names = {limit.subject.container for limit in (*found.limits, *found.elsewhere)}
+    held: dict[tuple[str, str], int] = {}
+    for device, name in product(vendors, names):
+        limit = found.on(device, name, foreign=lambda each, key: VENDORS[each.system] != vendors[key])
+        if limit is not None and limit.bytes is not None and not limit.report_only:
+            held[str(device), name] = limit.bytes
+    return held
+
+
+def index_of(name: str) -> int:
+    return next(index for index, path in enumerate(FIXTURES) if path.stem == name)
+
+
+HAMI, ASCEND = "hami.io/vgpu-devices-allocated", "huawei.com/scheduler.softShareDev.hbmQuota"
+
+
+def least(held: Mapping[tuple[str, str], int], device: str, name: str) -> float:
+    return min((held[device, each] for each in {name, ""} if (device, each) in held), default=float("inf"))
+
+
+@some
+@given(index=st.integers(0, len(FIXTURES) - 1), key=st.sampled_from(KEYS), text=st.none() | amounts)
+@example(index=index_of("kai"), key="gpu-fraction", text=None)
+@example(index=index_of("kai"), key="gpu-fraction", text="x")
+@example(index=index_of("tensor-fusion"), key=HAMI, text="x")
+@example(index=index_of("tensor-fusion"), key=HAMI, text="GPU-0,NVIDIA,16000,0:;")
+@example(index=index_of("tensor-fusion"), key=ASCEND, text="1")
+def test_what_a_tenant_writes_never_raises_a_limit(index: int, key: str, text: str | None) -> None:
+    """
+    No annotation or label lets a pod hold more, or takes its limit: not while it runs, whatever is added or taken away.
+
+    Nor when it is created, by what another system reads, of the same vendor or of another one.
+    """
+    found = known()[index]
+    node = found.nodes[0] if found.nodes else None
+    devices = (devices_of(node) if node else ()) or DEVICES
+    for pod in found.pods:
+        before = resolve(pod, node, devices, CATALOGUE, claims=found.claims)
+        written = [{name: value for name, value in of.items() if name != key} for of in (pod.annotations, pod.labels)]
+        added = {} if text is None else {key: text}
+        more = replace(pod, annotations={**written[0], **added}, labels={**written[1], **added})
+        running = resolve(more, node, devices, CATALOGUE, before.first_seen, claims=found.claims)
+        created = resolve(more, node, devices, CATALOGUE, claims=found.claims)
+        own = key in {each.key.replace("*", "main") for limit in before.limits for each in ROWS[limit.system]}
+        for now in (running,) if own or key in {*pod.annotations, *pod.labels} else (running, created):
+            held, after = bounds(before, devices), bounds(now, devices)
+            for (device, name), amount in held.items():
+                assert least(after, device, name) <= amount, (pod.name, device, name, amount, now.limits)
