@@ -3,8 +3,8 @@ The names of limit holders.
 
 A device, a pod, a container or a claim comes in. Keys go out that sort and compare.
 
-The rule: a level belongs to a holder (a container's name in one pod, a pod, a claim), and survives a restart of the
-container. A state, an action and a fence belong to a case: one generation of a holder on one device.
+The rule: a level belongs to a holder: a container's name in one pod, a pod, or a claim on one device. It survives a
+restart of the container. A state, an action and a fence belong to a case: one generation of a holder on one device.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,18 @@ from exporter.model import ContainerId, DeviceKey, PodUid
 
 
 class HolderKey(NamedTuple):
-    """A container by its name, a pod (`container` empty), or a claim (`claim` set, and no pod: pods may share it)."""
+    """
+    A container by its name, a pod (`container` empty), or a claim (`claim` set, and no pod: pods may share it).
+
+    A container or pod is one holder on all of its devices: it may move its excess from one to the next. A claim is a
+    holder on each device, because another pod may hold most of each, and is acted on.
+    """
 
     pod_uid: PodUid
     container: str
     claim: str
+    uuid: str = ""
+    gpu_instance: int = -1
 
 
 @dataclass(slots=True, order=True, unsafe_hash=True)  # as `Case`
@@ -49,7 +56,9 @@ class CaseKey:
     @property
     def holder(self) -> HolderKey:
         """The holder whose level this case raises."""
-        return HolderKey(PodUid("") if self.claim else self.pod_uid, self.container, self.claim)
+        if self.claim:
+            return HolderKey(PodUid(""), self.container, self.claim, self.uuid, self.gpu_instance)
+        return HolderKey(self.pod_uid, self.container, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -428,4 +428,6 @@ def in_a_row(rules: Rules) -> float:
 
 def _holder(fact: Fact) -> HolderKey:
     key = fact.key
-    return HolderKey(PodUid("") if key.claim else key.pod_uid, key.container, key.claim)
+    if key.claim:  # on each device another pod of it may hold most
+        return HolderKey(PodUid(""), key.container, key.claim, key.uuid, key.gpu_instance)
+    return HolderKey(key.pod_uid, key.container, "")

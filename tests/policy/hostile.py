@@ -186,7 +186,7 @@ class World:
 
     def _holder(self, actor: Actor) -> HolderKey:
         if actor.scope == "claim":
-            return HolderKey(PodUid(""), "", actor.claim)
+            return HolderKey(PodUid(""), "", actor.claim, gpu_uuid(actor.gpu))
         return HolderKey(actor.pod_uid, "" if actor.scope == "pod" else actor.container, "")
 
     def _other(self) -> Other:

@@ -19,7 +19,7 @@ from enforcer.policy.last_look import Live, Spared, last_look
 from enforcer.policy.rules import CONSENT, Rules
 from enforcer.policy.vocabulary import Reason, Rung, State
 from exporter.model import Container, ContainerKind, Subject
-from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
+from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 ENOUGH = 32
 WHOLE = replace(GREEDY, scope="pod")
@@ -256,19 +256,29 @@ def test_a_claim_on_two_devices_with_another_largest_pod_on_each() -> None:
 def test_a_pod_that_was_told_of_a_fence_is_not_evicted_by_what_another_pod_of_the_claim_was_told() -> None:
     """A fence that cannot be set leads to an eviction, of which each pod of the claim is warned itself."""
     play = Play(FENCING)
-    here = [replace(FIRST, gpu=0, used=GIB), replace(OTHER, gpu=0, used=GIB)]
-    there = [replace(FIRST, gpu=1, used=GIB), replace(OTHER, gpu=1)]
-    assert play.until_action(*here, *there, gpus=2).rung is Rung.FENCE
+    play.steps(10, FIRST, OTHER)  # warned of a fence
+    then = [replace(FIRST, used=GIB), OTHER]
+    action = play.until_action(*then)
+    assert (action.pod, action.rung) == ("other-1", Rung.FENCE)
     play.conclude(Result.IMPOSSIBLE)
-    play.steps(3, *here, *there, gpus=2)
-    here[0] = replace(FIRST, gpu=0)
-    action = play.until_action(*here, *there, gpus=2)
-    assert (action.pod, action.rung) == ("first-1", Rung.FENCE)
-    play.conclude(Result.IMPOSSIBLE)
+    play.steps(3, *then)
     told = play.monotonic
-    action = play.until_action(*here, *there, gpus=2)
+    action = play.until_action(FIRST, replace(OTHER, used=GIB))
     assert (action.pod, action.rung) == ("first-1", Rung.EVICT)
     assert play.monotonic - told >= FENCING.grace
+
+
+@pytest.mark.parametrize("gpu", [0, 1])
+@pytest.mark.parametrize("answer", [Result.ACCEPTED, Result.BLOCKED])
+def test_the_largest_of_each_device_of_a_claim_is_acted_on(gpu: int, answer: Result) -> None:
+    """One pod comes back after each eviction, or cannot be evicted: another one on another GPU does not outlive it."""
+    back = replace(FIRST, gpu=gpu, used=70 * GIB)
+    stays = [replace(OTHER, gpu=1 - gpu, used=60 * GIB)]
+    play = Play()
+    assert play.until_action(back, *stays, gpus=2).pod == "first-1"
+    play.conclude(answer)
+    assert play.until_action(back, *stays, gpus=2).pod == "other-1"
+    assert play.monotonic - BEGIN <= 140.0 + 60.0
 
 
 def test_memory_of_a_claim_that_moves_between_devices_and_pods_accuses_no_newcomer() -> None:

@@ -156,7 +156,7 @@ def test_a_mode_that_is_changed_while_the_config_cannot_be_used_starts_a_new_gra
 )
 def test_a_round_that_moves_no_level_acts_on_nobody(partial: dict[str, Any]) -> None:
     """The namespace's mode is raised, and such a round comes first: the pod was warned of a dry run, and of no more."""
-    pods = [replace(GREEDY, pod=f"greedy-{gpu}", gpu=gpu, scope="claim", claim="team/share") for gpu in (0, 1)]
+    pods = [replace(GREEDY, gpu=gpu) for gpu in (0, 1)]
     play = Play(SHORT)
     play.until_action(*pods, gpus=2, namespaces={"team": {**CONSENTING, CONSENT: "dry-run"}})
     play.monotonic += 1.0

@@ -332,6 +332,15 @@ def test_a_device_that_leads_to_no_action_delays_no_harsher_step_on_another(else
     assert play.actions == ["fence team/m-1", "evict team/m-1"]
 
 
+def test_a_holder_that_is_held_on_each_of_its_devices_is_held_and_says_why() -> None:
+    """Over on two GPUs, in a namespace that does not consent: the reason is the same on both, and no breaker opens."""
+    play = Play(SHORT)
+    pods = [replace(GREEDY, gpu=gpu) for gpu in (0, 1)]
+    verdict = play.steps(12, *pods, gpus=2, namespaces={"team": {}})
+    assert {(one.state, one.reason) for one in verdict.standings} == {(State.HELD, Reason.NO_CONSENT)}
+    assert len(verdict.standings) == 2 and not verdict.breakers
+
+
 def test_a_holder_that_pauses_keeps_its_place_among_many_that_come_back() -> None:
     """It is over for two fifths of the time, and is acted on although twelve workloads break their limits for ever."""
     budgets = replace(UNHURRIED.budgets, node=Budget(1, 600.0))
