@@ -18,6 +18,9 @@ AGAIN = 10.0
 """Seconds until the next check if a policy was not seen in force."""
 CANARY_AGAIN = 600.0
 """Seconds until the next check if both were."""
+LOOK = 1.0
+"""Seconds until the next look whether the ladder evicts by now: fewer than three readings take, after which an action
+may follow where all times are 0."""
 NOT_YET = "the admission policies were not asked for yet"
 NOWHERE = "the daemon's own pod, with which the admission policies are asked for, is not known: POD_NAMESPACE, POD_NAME"
 
@@ -48,13 +51,14 @@ class AdmissionWatch:
     async def watch(self) -> None:
         """Check the policies, where they are wanted, until cancelled."""
         while self.own is not None:
-            in_force = False
+            pause = AGAIN
             if not self.evicts():
-                self.doubted("")  # other rules start each grace anew, and a grace is longer than this wait
+                self.doubted("")
+                pause = LOOK
             elif not self.own.known:
                 self.doubt()
             else:
                 absent = await missing(self.writer, self.own)
-                in_force = absent is None
                 self.doubted("" if absent is None else str(absent))
-            await self.clock.sleep(CANARY_AGAIN if in_force else AGAIN)
+                pause = CANARY_AGAIN if absent is None else AGAIN
+            await self.clock.sleep(pause)

@@ -105,6 +105,7 @@ class Arming:
         self._owner = Ownership(world.journal)
         self._steps = MissingSteps(decider, self._fences, world.proc, trusted=world.trusted, clock=clock)
         self._missing = Missing(decider)
+        self._acted = False
         # From now on, not from the first step of `run` on: no round may fall between.
         self._missing.take(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
         doubted = partial(self._missing.take, Reason.ADMISSION)
@@ -155,7 +156,9 @@ class Arming:
         changes: Changes = asyncio.Queue()
         fencing = self._fences.rung(writer)
         keeper = LevelsKeeper(self._decider, self._owner.levels_path, clock=self._clock)
-        levels = await asyncio.to_thread(levels_file.read, self._owner.levels_path)
+        # Once, those of an earlier daemon. After a lost journal this one has its own, some of which fell meanwhile.
+        levels = None if self._acted else await asyncio.to_thread(levels_file.read, self._owner.levels_path)
+        self._acted = True
         try:
             async with asyncio.TaskGroup() as tasks:
                 executor = self._executor(writer, fencing, changes, levels)

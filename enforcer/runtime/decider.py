@@ -209,6 +209,10 @@ class Decider:
         if (notice := ending(action, result, now, at, detail)) is not None:
             self.tell([notice])
 
+    def unwatched(self, action: Action) -> None:
+        """Take note that an accepted action is not watched any more, and that its outcome is not known."""
+        self._history = outcomes.watched(self._history, action)
+
     def misattributed(self, detail: str) -> None:
         """Open the breaker `attribution`: memory of a victim was counted to another pod than its own."""
         past, now = self._history, self._moment()

@@ -84,9 +84,14 @@ class EffectWatch:
     async def watch(self, accepted: Accepted) -> None:
         """Watch one action until its effect is seen, or its time is over."""
         action = accepted.action
-        async with self._places:
-            result, detail = await self._seen(accepted)
-        await self._journal.end(accepted.decision, result, detail)
+        try:
+            async with self._places:
+                result, detail = await self._seen(accepted)
+            await self._journal.end(accepted.decision, result, detail)
+        except asyncio.CancelledError:
+            # The journal was lost. If the one that is opened anew has this action, it is watched again.
+            self._decider.unwatched(action)
+            raise
         tell = log.info if result is Result.VERIFIED else log.warning
         victim = {"pod_uid": action.pod_uid, "container": action.container}
         tell("enforcer.effect_result", result=result, detail=detail, action=action.rung, **victim)

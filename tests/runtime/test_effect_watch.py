@@ -178,6 +178,17 @@ async def test_a_daemon_that_starts_anew_kills_nothing_that_another_one_signalle
     assert "insisted" not in stage.script and stage.results == [Result.STUCK]
 
 
+async def test_a_watch_that_is_lost_with_the_journal_holds_its_pod_no_longer() -> None:
+    """The container ignored SIGTERM, and nothing waits for its grace any more: it is due again like any other."""
+    stage = Stage(replace(HOG, used=41 * GIB), POOR, rules=KILLING)
+    await stage.play(400, until=lambda: stage.acted and stage.script[-1] == "waited")
+    assert len(stage.acted) == 1
+    lost = stage.monotonic_
+    await stage.play(400, until=lambda: len(stage.acted) == 2)
+    assert len(stage.acted) == 2 and "insisted" not in stage.script
+    assert stage.monotonic_ - lost <= 30 + KILLING.warn_after + KILLING.grace
+
+
 def _away(stage: Stage) -> None:
     stage.away = True
 
