@@ -40,7 +40,7 @@ class Sighting:
     """
     The process and owner of an entry (device, raw PID) when it was first listed; `key` is None if it was dead then.
 
-    `gap`: since then the lists or /proc could not be read. The entry may belong to another process of the same PID.
+    `gap`: since then the GPU, its lists or /proc could not be read. The entry may be of another process of that PID.
     """
 
     key: ProcessKey | None
@@ -136,6 +136,11 @@ def living_subjects(host: HostSample, names: Names) -> frozenset[Subject]:
     return frozenset(subject for subject in owners if isinstance(subject, Subject))
 
 
+def missed(before: Sightings) -> Sightings:
+    """Note that the lists were not read: since then an entry may belong to another process of the same PID."""
+    return {entry: seen if seen.gap else replace(seen, gap=True) for entry, seen in before.items()}
+
+
 def attribute(
     sample: GpuSample, host: HostSample, names: Names, living: Collection[Subject], before: Sightings
 ) -> tuple[Attributed, Sightings]:
@@ -155,7 +160,7 @@ def attribute(
     """
     counted = _counted(sample.cgroups, names)
     if sample.processes is None:
-        return Attributed(sample, None, counted), {entry: replace(seen, gap=True) for entry, seen in before.items()}
+        return Attributed(sample, None, counted), missed(before)
     if not (host.pid_domain_proven and sample.pids_proven):
         unproven = tuple(Placed(process, Attribution.UNPROVEN) for process in sample.processes)
         return Attributed(sample, unproven, counted), _beyond_doubt(sample, before)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from exporter.kube.device_ids import DeviceIndex, ReadIds, read_ids, resolve, resolve_claimed
-from exporter.model import Allocation, DeviceKey, Fault, Gpu, Sharing
+from exporter.model import Allocation, Claim, DeviceKey, Fault, Gpu, Sharing
 from exporter.model.vendors import HUAWEI, INTEL, NVIDIA, DeviceId, vendor_of
 from exporter.objects.claim import ClaimedUuids
 
@@ -62,13 +62,18 @@ NO_UUIDS: ClaimedUuids = {}
 
 @dataclass(frozen=True, slots=True)
 class HeldClaim:
-    """The devices of a ResourceClaim that a container uses. Several containers and pods may use one claim."""
+    """
+    The devices of a ResourceClaim that a container uses. Several containers and pods may use one claim.
+
+    `claim` is its name in the pod's namespace.
+    """
 
     namespace: str
     pod: str
     container: str
     devices: tuple[ClaimedDevice, ...]
     remembered: bool = False
+    claim: str = ""
 
     @property
     def pod_name(self) -> PodName:
@@ -139,6 +144,22 @@ def without_gone(view: AllocationsView, living: Collection[PodName]) -> Allocati
         view,
         holdings=tuple(held for held in view.holdings if not held.remembered or held.pod_name in living),
         claims=tuple(claim for claim in view.claims if not claim.remembered or claim.pod_name in living),
+    )
+
+
+def without_watched(view: AllocationsView, claims: Iterable[Claim]) -> AllocationsView:
+    """Leave out the devices that a claim only monitors: the kubelet lists them as any other."""
+    watched = {
+        (claim.namespace, claim.name, each.driver, each.pool, each.device) for claim in claims for each in claim.watched
+    }
+    if not watched:
+        return view
+    return replace(
+        view,
+        claims=tuple(
+            replace(held, devices=tuple(at for at in held.devices if (held.namespace, held.claim, *at) not in watched))
+            for held in view.claims
+        ),
     )
 
 

@@ -25,7 +25,7 @@ import structlog
 from exporter.base.clock import Clock
 from exporter.base.secrets import hidden, without
 from exporter.kube.credentials import Access, Credentials
-from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, UnsentError, decoded, status_error
+from exporter.kube.errors import INVALID, SILENT, UNREACHABLE, KubeError, UnsentError, decoded, status_error
 
 log = structlog.get_logger()
 
@@ -288,7 +288,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 for line in lines:
                     yield bytes(line)
             if len(rest) > LONGEST_LINE:
-                raise KubeError(UNREACHABLE, "Invalid", f"a watch event is longer than {LONGEST_LINE} bytes")
+                raise KubeError(UNREACHABLE, INVALID, f"a watch event is longer than {LONGEST_LINE} bytes")
     except TimeoutError as error:
         raise KubeError(UNREACHABLE, SILENT, "the watch says nothing any more, not even bookmarks") from error
     except (aiohttp.ClientError, OSError) as error:

@@ -10,7 +10,7 @@ The rule: a missing part does not affect the others. A live part is believed; th
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.kube.allocations import NO_UUIDS, AllocationsView, PodName, allocations, sharing
+from exporter.kube.allocations import NO_UUIDS, AllocationsView, PodName, allocations, sharing, without_watched
 from exporter.kube.device_ids import ReadIds, read_ids
 from exporter.kube.pods import KnownPod
 from exporter.model import Container, Gpu, Inventory, PodUid
@@ -34,6 +34,7 @@ def combine(
     `labels` are the node's, `finished` the names of pods whose devices are free again (`finished_names`). `known` and
     `live` of the inventory describe the names only: an allocation that is not live has its own fault.
     """
+    view = without_watched(view, names.claims)
     return replace(
         names,
         allocations=allocations(

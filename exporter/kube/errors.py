@@ -20,6 +20,9 @@ UNREACHABLE = 0
 SILENT = "Silent"
 """Reason of a `KubeError` when a watch brought no line for too long."""
 
+INVALID = "Invalid"
+"""Reason of a `KubeError` when an answer cannot be read."""
+
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """The errors of JSON that is broken or has an unexpected form."""
 
@@ -105,4 +108,4 @@ def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
         return decoder.decode(body)
     except UNREADABLE as error:
-        raise KubeError(UNREACHABLE, "Invalid", f"an answer that cannot be read: {error}") from error
+        raise KubeError(UNREACHABLE, INVALID, f"an answer that cannot be read: {error}") from error

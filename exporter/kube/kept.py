@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from exporter.base.clock import Clock
-from exporter.kube.errors import KubeError
+from exporter.kube.errors import INVALID, KubeError
 from exporter.model import Fault
 
 log = structlog.get_logger()
@@ -155,7 +155,7 @@ class Kept(Generic[K, V]):
         entry.refused_since = entry.refused = None
         if error.status == 404:  # noqa: PLR2004
             entry.value = None
-        elif error.status in (401, 429) or error.status >= 500 or (not error.status and error.reason != "Invalid"):  # noqa: PLR2004
+        elif error.status in (401, 429) or error.status >= 500 or (not error.status and error.reason != INVALID):  # noqa: PLR2004
             # No server answers, or it does not know us: other requests would fail, too. The pods' watch reports it.
             self._silent_until = entry.due
 

@@ -225,6 +225,7 @@ def _claims(pod: api.PodResources) -> tuple[HeldClaim, ...]:
             pod.name,
             container.name,
             tuple(ClaimedDevice(d.driver_name, d.pool_name, d.device_name) for d in claim.claim_resources),
+            claim=claim.claim_name,
         )
         for container in pod.containers
         for claim in container.dynamic_resources

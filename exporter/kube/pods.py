@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from exporter.kube.errors import UNREACHABLE, UNREADABLE, KubeError, decoded, status_error
+from exporter.kube.errors import INVALID, UNREACHABLE, UNREADABLE, KubeError, decoded, status_error
 from exporter.model import Container, ContainerId, ContainerKind, DeclaredPod, Pod, PodUid
 from exporter.objects.metadata import Described, Metadata, ObjectList, OwnerReference, WatchEvent
 from exporter.objects.pod import ContainerStatus, PodObject, PodSpec, declared_pod
@@ -155,7 +155,7 @@ def parse_event(line: bytes) -> Event:
     """
     event: WatchEvent = decoded(_EVENT, line)
     if event.type == "ERROR":
-        raise status_error(event.object, KubeError(UNREACHABLE, "Invalid", "an error that says nothing"))
+        raise status_error(event.object, KubeError(UNREACHABLE, INVALID, "an error that says nothing"))
     if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
         return Changed(_metadata(event.object))
     deleted = event.type == "DELETED"

@@ -16,7 +16,7 @@ import structlog
 
 from exporter.base.clock import Clock
 from exporter.kube.client import Client
-from exporter.kube.errors import SILENT, KubeError
+from exporter.kube.errors import INVALID, SILENT, UNREACHABLE, KubeError
 from exporter.kube.kept import SETTLES
 from exporter.kube.pods import Event, Pods, apply, parse_event, parse_list
 
@@ -126,13 +126,16 @@ class PodWatch:
                     self._interrupted, self._forbidden_since = True, None
                 elif self._interrupted and self._forbidden_since is None:
                     self._forbidden_since = self._clock.monotonic()
-                listing, begin = begin, _list_from(error, begin, self.pods.version)
+                # A watch that brings an error would bring it again from the same version: an object that the server
+                # cannot send hides all that come after it.
+                stuck = opened is not None and (error.status != UNREACHABLE or error.reason == INVALID)
+                listing, begin = begin, self.pods.version if stuck else _list_from(error, begin, self.pods.version)
                 if error.status == GONE:
                     # The server answers, but has forgotten our version: its pods are unknown until they are listed.
                     # That does not wait for the long pause that the outage before it led to.
                     failures = 0
                 # After a watch that broke off or fell silent, the next request shows whether the server is away.
-                if error.status == GONE or (opened is None and (listing is not None or begin is None)):
+                if stuck or error.status == GONE or (opened is None and (listing is not None or begin is None)):
                     self._tell(error)
             proven = opened is not None and self._clock.monotonic() - opened >= PROVEN
             failures = 1 if proven else failures + 1

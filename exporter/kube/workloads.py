@@ -18,7 +18,7 @@ import structlog
 
 from exporter.base.clock import Clock
 from exporter.kube.client import METADATA_ONLY, Client, segment
-from exporter.kube.errors import UNREACHABLE, KubeError, decoded
+from exporter.kube.errors import INVALID, UNREACHABLE, KubeError, decoded
 from exporter.objects.metadata import Described, OwnerReference
 
 log = structlog.get_logger()
@@ -118,7 +118,7 @@ class Workloads:
                 try:
                     self._remember(owner.uid, await self._ask(namespace, owner))
                 except KubeError as error:
-                    if error.status == UNREACHABLE and error.reason != "Invalid":
+                    if error.status == UNREACHABLE and error.reason != INVALID:
                         return False
                     complete = False
                     break

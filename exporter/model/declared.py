@@ -117,10 +117,19 @@ class ClaimConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim's status. `consumers` is the number of pods that share it."""
+    """
+    A ResourceClaim's status.
+
+    Attributes:
+        devices: that it hands out.
+        watched: that it only monitors, by admin access; it gets no part of them.
+        consumers: the number of pods that share it.
+
+    """
 
     namespace: str
     name: str
     devices: tuple[ClaimedDevice, ...] = ()
     configs: tuple[ClaimConfig, ...] = ()
     consumers: int = 1
+    watched: tuple[ClaimedDevice, ...] = ()

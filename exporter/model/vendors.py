@@ -128,7 +128,7 @@ class Vendor:
         claimed: the form of the device names in that driver.
         annotation: where its plugin writes the devices that a pod really got, separated by commas, in the form
             `annotated`.
-        trusted: its figures were compared with hardware. `policy.trusted_vendors` names these by default.
+        trusted: `policy.trusted_vendors` names it by default.
         memory_by_process: memory is known by process, so a container can be found above its limit.
         unknown: what its sources can never report.
         partial: the same, for process lists with only the processes that use a GPU in one way.

@@ -118,28 +118,26 @@ class SliceList(Part, frozen=True):
 
 
 def declared_claim(claim: ClaimObject) -> Claim:
-    """
-    Convert a claim's allocation.
-
-    Devices with admin access are left out: such a claim only monitors them, and gets no part of them.
-    """
+    """Convert a claim's allocation."""
     allocation = claim.status.allocation or Allocation()
-    return Claim(
-        claim.metadata.namespace or "default",
-        claim.metadata.name,
-        tuple(
+    devices: dict[bool, list[ClaimedDevice]] = {False: [], True: []}
+    for entry in allocation.devices.results or ():
+        devices[bool(entry.admin_access)].append(
             ClaimedDevice(
                 entry.request, entry.driver, entry.pool, entry.device, entry.share_id, texts(entry.consumed_capacity)
             )
-            for entry in allocation.devices.results or ()
-            if not entry.admin_access
-        ),
+        )
+    return Claim(
+        claim.metadata.namespace or "default",
+        claim.metadata.name,
+        tuple(devices[False]),
         tuple(
             ClaimConfig(config.opaque.driver, tuple(config.requests or ()), config.opaque.parameters or {})
             for config in allocation.devices.config or ()
             if config.opaque is not None
         ),
         len(claim.status.reserved_for or ()),
+        tuple(devices[True]),
     )
 
 

@@ -8,8 +8,8 @@ The rule: when a MIG instance is removed, the facts about it are dropped, becaus
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from exporter.accounts.accounting import GpuAccounts, Peaks, account, new_peaks
 from exporter.accounts.attribution import (
@@ -18,6 +18,7 @@ from exporter.accounts.attribution import (
     attribute,
     believed,
     living_subjects,
+    missed,
     needs_living,
 )
 from exporter.accounts.grouping import Groups, grouped
@@ -88,8 +89,14 @@ class Accountant:
         self._names = Names.of(self._inventory)
         self._handed_out: Holders = {}
 
-    async def account(self, answer: DevicesSample, inventory: Inventory) -> dict[GpuUuid, GpuReading]:
-        """Return a reading of each sampled GPU."""
+    async def account(
+        self, answer: DevicesSample, inventory: Inventory, only: Collection[GpuUuid] | None = None
+    ) -> dict[GpuUuid, GpuReading]:
+        """Return a reading of each sampled GPU. `only`: the GPUs that were asked; None: all."""
+        read = {sample.gpu.uuid for sample in answer.samples}
+        for uuid, known in self._remembered.items():
+            if uuid not in read and (only is None or uuid in only):
+                self._remembered[uuid] = replace(known, sightings=missed(known.sightings), accounts=None)
         names = self._named(inventory)
         if (now := holders(inventory)) != self._handed_out:
             self._handed_out = now

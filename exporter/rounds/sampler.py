@@ -186,7 +186,7 @@ class Sampler:
         kept = {uuid: reading for uuid, reading in self._readings.items() if only is not None and uuid not in only}
         gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
         inventory = self._limiting.marked(self.inventory.inventory(gpus))
-        fresh = await self._accountant.account(answer, inventory)
+        fresh = await self._accountant.account(answer, inventory, only)
         # Only now, in one step: a round that fails half-way does not change the last readings.
         self._readings = {**kept, **fresh}
         if only is None:
@@ -213,7 +213,7 @@ class Sampler:
             xid_errors=answer.xid_errors,
             by_time=by_time,
             devices_up={
-                "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
+                "devices": not any(fault.incomplete and not fault.subject for fault in self._device_faults),
                 **answer.sources_up,
             },
             faults=(*self.standing, *self._device_faults),

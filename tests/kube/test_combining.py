@@ -1,10 +1,15 @@
 """Parts of an inventory, put together."""
 
-from exporter.kube.allocations import AllocationsView, Holding
+from dataclasses import replace
+
+from exporter.kube.allocations import AllocationsView, HeldClaim, Holding
+from exporter.kube.allocations import ClaimedDevice as Claimed
 from exporter.kube.combining import combine, fill_in, finished_names
 from exporter.kube.pods import KnownPod
 from exporter.model import (
     Allocation,
+    Claim,
+    ClaimedDevice,
     Container,
     ContainerId,
     DeviceKey,
@@ -41,6 +46,29 @@ def test_names_and_allocations_keep_their_own_faults() -> None:
     assert [fault.reason for fault in found.faults] == ["a", "k"]
     assert (found.pods, found.known, found.live) == (names.pods, True, True)
     assert combine(names, view, [GPU], {}, finished={("ns", "p")}).allocations == ()
+
+
+def test_a_device_that_a_claim_only_monitors_is_handed_to_no_container_by_it() -> None:
+    """The kubelet lists a monitoring agent's claim as any other; the GPU stays that of the pod that computes on it."""
+    device = ("gpu.nvidia.com", "node", "gpu-0")
+    view = AllocationsView(
+        claims=(
+            HeldClaim("ns", "train", "main", (Claimed(*device),), claim="train"),
+            HeldClaim("ns", "agent", "main", (Claimed(*device), Claimed(*device[:2], "gpu-1")), claim="all"),
+        ),
+        known=True,
+    )
+    claims = (
+        Claim("ns", "train", devices=(ClaimedDevice("gpu", *device),)),
+        Claim("ns", "all", watched=(ClaimedDevice("all", *device),)),
+        Claim("other", "train", watched=(ClaimedDevice("all", *device),)),
+    )
+    first, second = replace(GPU, minor=0), Gpu(GpuUuid("GPU-00000001-0000-4000-8000-000000000001"), 1, "H100", minor=1)
+    found = combine(Inventory(claims=claims, known=True), view, [first, second], {})
+    assert [(one.pod, one.device.uuid) for one in found.allocations] == [("train", first.uuid), ("agent", second.uuid)]
+    only = Inventory(claims=claims[1:2], known=True)
+    monitored = combine(only, replace(view, claims=view.claims[1:]), [first, second], {})
+    assert [*monitored.sharing] == [DeviceKey(second.uuid)]
 
 
 def test_a_name_is_finished_when_nobody_of_that_name_runs() -> None:

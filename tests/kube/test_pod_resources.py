@@ -76,7 +76,7 @@ async def test_the_whole_of_a_list_is_read(socket: Path) -> None:
     )
     whole = ClaimedDevice("gpu.nvidia.com", "gpu-node", "gpu-0")
     mig = ClaimedDevice("gpu.nvidia.com", "gpu-node", "gpu-2-mig-1g10gb-19-0")
-    assert view.claims == (HeldClaim("ml", "claims", "main", (whole, mig)),)
+    assert view.claims == (HeldClaim("ml", "claims", "main", (whole, mig), claim="claims-gpu-x7k2p"),)
     assert view.allocatable == {"nvidia.com/gpu": (f"{UUID}::0", f"{UUID}::1")}
     assert (view.known, view.live, view.faults) == (True, True, ())
 

@@ -148,6 +148,22 @@ async def test_410_lists_anew(tmp_path: Path, *, as_event: bool) -> None:
         assert watch.live
 
 
+@pytest.mark.parametrize("line", [event("ERROR", status(500, "InternalError")), b"{"])
+async def test_what_the_server_cannot_send_is_listed(tmp_path: Path, line: bytes) -> None:
+    """An object that breaks the watch breaks it each time: the pods that come after it are found by a list."""
+    api = Pods()
+    with capture_logs() as logs:
+        async with serving(api.answer) as server, watching(server, tmp_path) as watch:
+            await until(lambda: api.watches)
+            api.list = listing(pod("q", "uid-2"), version="90")
+            await api.say(line)
+            api.end()
+            await until(lambda: len(api.watches) == 2)
+            assert asked(server)[-2:] == [("list", "10"), ("watch", "90")]
+            assert watch.live and set(watch.pods.known) == {"uid-2"}
+    assert [one["event"] for one in logs if one["event"].startswith("kube.")] == ["kube.away", "kube.back"]
+
+
 @pytest.mark.fault(19)
 async def test_what_a_server_forgot_is_not_live_until_it_is_listed(tmp_path: Path) -> None:
     """After an outage the watch opens and says 410: what is known is old, and to list it needs no long wait."""

@@ -128,7 +128,7 @@ def changes(draw: st.DrawFn) -> list[tuple[str, int, int]]:
         "hidden",
         "unproven",
     ]
-    kinds += ["names", "used", "handed", "busy", "idle", "partial", "evicted", "mig", "live", "gone"]
+    kinds += ["names", "used", "handed", "busy", "idle", "partial", "evicted", "mig", "live", "gone", "silent"]
     return draw(st.lists(st.tuples(st.sampled_from(kinds), st.sampled_from(PIDS), st.integers(0, 3)), max_size=14))
 
 
@@ -186,6 +186,9 @@ async def played(script: list[tuple[str, int, int]]) -> list[Made]:
                 names = replace(names, pods=dict([*names.pods.items()][:1]))
             case "live":
                 names = replace(names, live=number > 0)
+        if kind == "silent":
+            assert await one.account(DevicesSample(), anew(names)) == {}
+            continue
         sample = GpuSample(divided(used, mig), 0.0, listed, utilization=busy, partial=partial)
         made = (await one.account(DevicesSample(samples=(sample,)), anew(names)))[GPU].accounts
         found.append((made.accounts, made.usages, made.processes, made.capped, made.sample))
@@ -227,6 +230,32 @@ async def test_new_names_count_in_the_round_in_which_they_came() -> None:
         {first, Subject(PODS[1], "main", CONTAINERS[1])},
         {first},
     ]
+
+
+@pytest.mark.parametrize("gap", [("silent", 10, 0), ("unlisted", 10, 0)], ids=["the GPU", "its lists"])
+async def test_a_number_that_changed_hands_unseen_is_nobodys_memory(gap: tuple[str, int, int]) -> None:
+    """While the GPU or its lists were not read, another process may have got the number, and the old memory is gone."""
+    rounds = await played([("nothing", 10, 0), gap, ("reused", 10, 2), ("listed", 10, 0)])
+    _, usages, processes, *_ = rounds[-1]
+    assert processes[Attribution.AMBIGUOUS] == 1
+    assert {usage.subject.container_id: usage.memory_used for usage in usages} == {
+        CONTAINERS[0]: 1000,
+        CONTAINERS[1]: 1000,
+    }
+
+
+async def test_a_gpu_that_was_not_asked_is_not_silent() -> None:
+    """A round of other GPUs leaves no gap: what a forked child holds under a number stays its container's."""
+    host = Host({pid: HostProcess(ProcessKey(pid, 1), True, OWNERS[1]) for pid in PIDS})
+    one = Accountant(host, StillClock())
+    entries = tuple(GpuProcess(DeviceKey(GPU), pid, frozenset({ProcessKind.COMPUTE}), 1000) for pid in PIDS)
+    sample = DevicesSample(samples=(GpuSample(divided(4000, 0), 0.0, entries),))
+    names = inventory(second=True)
+    await one.account(sample, names)
+    await one.account(DevicesSample(), names, {GpuUuid("GPU-1")})
+    host.processes[10] = HostProcess(ProcessKey(10, 9), True, OWNERS[2])
+    attributed = (await one.account(sample, names))[GPU].accounts.processes
+    assert attributed == {Attribution.CONTAINER: 2, Attribution.INHERITED: 1}
 
 
 async def test_a_round_without_changes_attributes_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:

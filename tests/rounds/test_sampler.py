@@ -89,6 +89,7 @@ class Node:
     broken: Exception | None = None
     takes: float = 0.0
     lost: set[GpuUuid] = field(default_factory=set)
+    away: tuple[Fault, ...] = ()
 
     def _memory(self, uuid: GpuUuid) -> Memory:
         return Memory(self.total, max(0, self.total - self.held[uuid]))
@@ -111,7 +112,7 @@ class Node:
             for index, (uuid, held) in enumerate(self.held.items())
             if (only is None or uuid in only) and uuid not in self.lost
         ]
-        faults = tuple(Fault("devices", "gpu_lost", "gone", subject=uuid) for uuid in self.lost)
+        faults = tuple(Fault("devices", "gpu_lost", "gone", subject=uuid) for uuid in self.lost) + self.away
         return DevicesSample({uuid: i for i, uuid in enumerate(self.held)}, tuple(samples), faults)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
@@ -542,6 +543,18 @@ async def test_an_early_round_keeps_the_faults_of_what_it_did_not_read() -> None
     assert full.gpus_read == early.gpus_read == {ONE}
     world.lost = set()
     assert (await sampler.round({TWO})).complete, "read again, and well"
+
+
+async def test_a_source_that_is_away_is_away_in_early_rounds_too() -> None:
+    """An early round asks the GPUs of one source: that says nothing of the other one."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    world.away = (Fault("dcmi", "driver_hung", "no answer"),)
+    full = await sampler.round()
+    world.away = ()
+    early = await sampler.round({ONE})
+    assert full.sources_up["devices"] is early.sources_up["devices"] is False
+    assert (await sampler.round()).sources_up["devices"] is True
 
 
 async def test_a_gpu_that_is_lost_in_an_early_round_has_no_figures() -> None:
