@@ -9,6 +9,7 @@ one that no daemon took is withdrawn, also when the command is interrupted.
 """
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -75,7 +76,10 @@ def run(namespace: argparse.Namespace) -> int:
         return wrong(PROGRAM, Problem(what, cause=error.cause, fix=error.fix), 1)
     except OSError as error:
         what = f"{error.filename or journal.parent}: {error.strerror or error}"
-        return wrong(PROGRAM, Problem(what, fix="run this command in the daemon's pod, or as the daemon's user"), 1)
+        fix = "run this command in the daemon's pod, or as the daemon's user"
+        if error.errno == errno.EROFS:  # the chart's container, without the mount that mode enforce gives it
+            fix = "in mode dry-run the daemon has no journal: delete its pod, with which its breakers end"
+        return wrong(PROGRAM, Problem(what, fix=fix), 1)
     return _await(asked)
 
 

@@ -68,7 +68,10 @@ DURATION = histogram(
     "Time from the beginning of the excess to the effect seen, in seconds.",
 )
 DRY_RUN = counter(
-    "dry_run_actions_total", ("action", "namespace"), "Actions that would have been taken in mode enforce."
+    "dry_run_actions_total",
+    ("action", "namespace"),
+    "Dry runs that found no obstacle. Budgets and spacing do not limit them. A pod that stays over its limit counts "
+    "again every 10 minutes.",
 )
 REFUSALS = counter(
     "refusals_total",

@@ -19,8 +19,8 @@ from exporter.kube.errors import KubeError
 from exporter.kube.rights import Right
 from exporter.model import Snapshot
 
-ROLE = "gpusteward-evict"
-"""The ClusterRole that a RoleBinding in each consenting namespace grants (deploy/enforcer/rbac-evict.yaml)."""
+EVICT_ROLE, LOOK_ROLE = "gpusteward-evict", "gpusteward-look"
+"""The ClusterRole that a RoleBinding in each consenting namespace grants: with the step `evict`, and without it."""
 BEAT = 5.0
 """Seconds between two looks for namespaces that consent by now."""
 AGAIN = 60.0
@@ -70,8 +70,9 @@ async def missing(may: May, namespace: str, rules: Rules) -> str:
     ]
     if not lacking:
         return ""
+    role = EVICT_ROLE if Rung.EVICT in rules.ladder else LOOK_ROLE
     return (
-        f"{' and '.join(lacking)} not granted in {namespace}; fix: bind the ClusterRole {ROLE} there by a RoleBinding"
+        f"{' and '.join(lacking)} not granted in {namespace}; fix: bind the ClusterRole {role} there by a RoleBinding"
     )
 
 

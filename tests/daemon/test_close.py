@@ -1,5 +1,6 @@
 """`gpusteward close`: the command line, and what it leaves for the daemon."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -89,3 +90,22 @@ def test_where_it_may_not_write_it_says_where(journal: Path) -> None:
         f"gpusteward close: a request beside {journal} would not be safe "
         f"cause: {journal.parent} is writable by other users fix: chmod go-w {journal.parent}"
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_where_the_daemon_has_no_journal_it_says_what_closes_the_breaker(journal: Path) -> None:
+    """In mode dry-run the chart mounts no folder for the journal, and the container's files are read-only."""
+    config = journal.with_name("config.yaml")
+    config.write_text(f"policy: {{journal: {journal.parent}/none/journal}}\n")
+    (journal.parent / "none").mkdir()
+    mount = 'mount -t tmpfs -o ro,mode=700 none "$0" && exec "$@"'
+    command = [str(GPUSTEWARD), "close", "blast_radius", "--config", str(config)]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mount, str(journal.parent / "none"), *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1 and "Read-only file system" in done.stderr
+    assert "in mode dry-run the daemon has no journal: delete its pod" in done.stderr

@@ -142,11 +142,15 @@ async def test_a_ladder_without_evict_needs_no_eviction(tmp_path: Path) -> None:
     asked: list[tuple[str, str]] = []
     decider = Holds(heard=snapshot([replace(GREEDY, namespace="a")], 10.0, namespaces={"a": CONSENTS}))
     decider.rules = replace(decider.rules, ladder=(Rung.NOTIFY, Rung.KILL))
-    async with serving(api({"pods a"}, asked)) as server:
+    granted = {"pods a"}
+    async with serving(api(granted, asked)) as server:
         reader = client(tmp_path, server.url)
         await RightsWatch(decider, reader.may, SteppedClock(1e9)).look()
+        assert (asked, decider.held) == ([("get pods", "a")], {})
+        granted.clear()
+        await RightsWatch(decider, reader.may, SteppedClock(1e9)).look()
         await reader.close()
-    assert (asked, decider.held) == ([("get pods", "a")], {})
+    assert "get pods not granted" in decider.held["a"] and "ClusterRole gpusteward-look" in decider.held["a"]
 
 
 def config(folder: Path, url: str, mode: str = "enforce") -> Config:

@@ -63,8 +63,8 @@ REMEDIES = {
     Reason.POD_UNKNOWN: "Look at the source `names` ([runbook](../runbooks/GPUStewardSourceDown.md)).",
     Reason.NAMESPACE_UNKNOWN: "In the first seconds after a start, or with the first pod of a namespace, nothing: they "
     "are being read. If it lasts, look at the API server; `gpusteward check` says whether `get namespaces` is granted.",
-    Reason.NO_RIGHTS: "Bind the ClusterRole `gpusteward-evict` there; "
-    "[runbook](../runbooks/GPUNamespaceRightsMissing.md).",
+    Reason.NO_RIGHTS: "Bind the ClusterRole `gpusteward-evict` there, or `gpusteward-look` where the ladder has no "
+    "`evict`; [runbook](../runbooks/GPUNamespaceRightsMissing.md).",
     Reason.UNAUTHORIZED: "Look at the daemon's ServiceAccount and its token.",
     Reason.REFUSED: "Read the detail: an admission policy or a webhook of the cluster refuses evictions.",
     Reason.NOT_OWNER: "Run one gpusteward per node. `journal.lock` names the other process.",
