@@ -45,6 +45,7 @@ class Candidate:
         enforcement_proven: the enforcement is proven by more than the text of the pod's author.
         mps: it is proven in the same way that the declaring container is a client of an MPS server.
         context: whether the amount includes CUDA contexts.
+        alone: the pod's author alone says so, in a resource that the node lacks.
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
@@ -78,6 +79,7 @@ class Candidate:
     key: str = ""
     mps: bool = False
     context: Context = Context.UNKNOWN
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -185,7 +187,7 @@ class Resolution:
     All limits of one pod.
 
     Attributes:
-        limits: one per limit holder, scope and device.
+        limits: one per limit holder, scope, vendor and device.
         elsewhere: limits on devices that no record names, where a (forgeable) record names other devices.
         first_seen: the input of the next call.
 

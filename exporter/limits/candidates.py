@@ -36,6 +36,8 @@ SMALLEST = 2**20
 """Bytes. No program runs with less: a unit was forgotten, such as 8 bytes in `gpu-memory.limit: "8"`."""
 LARGEST_PLAUSIBLE = 2**40
 """Bytes. Above this the smallest possible unit is taken, if the unit is unknown: 8000 are MiB."""
+GRANTED = "granted"
+"""The decoder of a resource that hands a device out, and declares no amount of memory."""
 LARGEST_DEVICE = 4 * 2**40
 """Bytes. No device has more, also if the devices are unknown: `gpumem: 16Gi` is 16 PiB."""
 
@@ -80,6 +82,7 @@ def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibrati
         doubts=_doubts(term),
         problems=bypasses,
         remarks=tuple(_remarks(term)),
+        alone=_alone(term.asked),
     )
     try:
         place = _place(term)
@@ -111,6 +114,22 @@ def _handed_out(asked: Asked) -> bool:
     if row.mechanism is not Mechanism.RESOURCE:
         return row.trust <= Trust.SCHEDULER
     return node is None or key in node.advertised() or any(held.resource == key for held in asked.scene.pod.held)
+
+
+def _alone(asked: Asked) -> bool:
+    """
+    Return whether the pod's author alone says so: in a resource that the node lacks, where it has another one for that.
+
+    A node of HAMi has none of its resources for memory: its scheduler alone knows them.
+    """
+    node, row = asked.scene.node, asked.row
+    if node is None or row.mechanism is not Mechanism.RESOURCE or _handed_out(asked):
+        return False
+    has = node.advertised()
+    return any(
+        other.key in has and other.mechanism is row.mechanism and other.what is row.what and other.decoder != GRANTED
+        for other in asked.scene.system.rows
+    )
 
 
 def _valued(base: Candidate, term: Term, count: Fraction, unit: Calibration) -> Candidate:

@@ -10,14 +10,14 @@ The rule: hostile text costs a bounded time. It raises no exception but Declarat
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from exporter.base.quantities import QuantityError, parse_quantity
 from exporter.limits.devices import LeafDevice, Place, device_name
 from exporter.limits.rows import Row, System, What
-from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, NodeFacts
+from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, Mechanism, NodeFacts
 
 LONGEST = 256 * 1024
 """Characters. Kubernetes accepts 256 KiB for all annotations of an object together."""
@@ -32,6 +32,10 @@ _PLAIN = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?", re.ASCII)
 
 class DeclarationError(ValueError):
     """The declaration cannot be used; the message gives its author the reason."""
+
+
+Counts = dict[str, Fraction] | DeclarationError
+"""Numbers of devices by container ("" for the pod), or why they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Scene:
     claims: tuple[Claim, ...] = ()
     options: Options = NOTHING_CHOSEN
     proven: bool = True
+    counts: dict[tuple[Mechanism, str], Counts] = field(default_factory=dict, compare=False)
+    """What rows of counts say, by container ("" for the pod). Each term of each container asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 The limits of a pod, from all its declarations.
 
 What comes in: a pod, its node, the devices, the catalogue, the pod's first-seen values, its claims. What goes out: one
-limit per limit holder, scope and device, with every candidate that was considered.
+limit per limit holder, scope, vendor and device, with every candidate that was considered.
 
 The rule: every input gives an answer, and no pod changes the answer of another. The resolver reads no clock, file or
 network. No order matters but that of a pod's containers.
@@ -23,7 +23,7 @@ from exporter.limits.winner import decide
 from exporter.model import Claim, DeclaredPod, NodeFacts, Scope
 
 _Group = tuple[Subject, Scope, str]
-"""A limit holder, a scope and a vendor: what a pod says of another vendor's devices takes no limit away."""
+"""A limit holder, a scope and a vendor: what a pod says of another vendor's devices takes no limit away. "": any."""
 
 
 def resolve(
@@ -55,21 +55,24 @@ def resolve(
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
         gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, not detected.forgeable)))
-    vendors = {system.name: system.vendor for system in catalogue}
+    vendors = {system.name: "" if system.detect.always else system.vendor for system in catalogue}
     before = _by_vendor(first_seen, vendors)
     contexts = {system.name: system.context for system in catalogue}
     limits: list[ResolvedLimit] = []
     elsewhere: list[ResolvedLimit] = []
-    after: dict[str, dict[Key, Seen]] = {vendor: dict(first) for vendor, first in before.items()}
+    kept = {vendor: dict(first) for vendor, first in before.items()}
+    holders = {vendor: _by_subject(first) for vendor, first in before.items()}
     for (subject, scope, vendor), group in sorted(_grouped(gathered, before, vendors).items()):
-        held, seen = hold(subject, scope, group, before.get(vendor, {}), devices)
+        first = {**holders.get("", {}).get(subject, {}), **holders.get(vendor, {}).get(subject, {})}
+        held, new = hold(subject, scope, group, first, devices)
         held = [c if c.row is not None else replace(c, context=contexts.get(c.system, c.context)) for c in held]
-        after.setdefault(vendor, {}).update(known(seen))
+        for seen in new:
+            kept.setdefault(vendors[seen.system], {}).update(known([seen]))
         here, there = _limits(subject, held, _only(devices, vendor))
         limits += here
         elsewhere += there
-    kept = sorted([seen for first in after.values() for seen in first.values()], key=_order)
-    return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(kept))
+    seen_first = sorted([seen for first in kept.values() for seen in first.values()], key=_order)
+    return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(seen_first))
 
 
 def _by_vendor(first_seen: Iterable[Seen], vendors: Mapping[str, str]) -> dict[str, dict[Key, Seen]]:
@@ -77,6 +80,13 @@ def _by_vendor(first_seen: Iterable[Seen], vendors: Mapping[str, str]) -> dict[s
     for seen in first_seen:
         found[vendors.get(seen.system, "")].append(seen)
     return {vendor: known(those) for vendor, those in found.items()}
+
+
+def _by_subject(first: Mapping[Key, Seen]) -> dict[Subject, dict[Key, Seen]]:
+    found: dict[Subject, dict[Key, Seen]] = defaultdict(dict)
+    for key, seen in first.items():
+        found[key[0]][key] = seen
+    return found
 
 
 def _outranked(gathered: Sequence[Candidate]) -> list[Candidate]:
@@ -109,18 +119,34 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
 def _grouped(
     gathered: Iterable[Candidate], before: Mapping[str, Mapping[Key, Seen]], vendors: Mapping[str, str]
 ) -> dict[_Group, list[Candidate]]:
-    """Group candidates by limit holder, scope and vendor; one without a container goes to all of its system's."""
+    """
+    Group candidates by limit holder, scope and vendor.
+
+    One without a container goes to all containers of its system. One of any vendor goes to the holder's groups of all
+    vendors.
+    """
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
-    loose = []
+    loose, ours = [], []
     for candidate in gathered:
         scope = Scope.CONTAINER if candidate.scope is Scope.INSTANCE else candidate.scope
         if candidate.subject == Subject() and scope in {Scope.CONTAINER, Scope.PROCESS}:
             loose.append(candidate)
+        elif vendor := vendors[candidate.system]:
+            groups[candidate.subject, scope, vendor].append(candidate)
         else:
-            groups[candidate.subject, scope, vendors[candidate.system]].append(candidate)
+            ours.append(((candidate.subject, scope), candidate))
+    of: dict[tuple[Subject, Scope], list[str]] = defaultdict(list)
     for vendor, first in before.items():
-        for remembered in first.values():
+        for remembered in first.values() if vendor else ():
             groups.setdefault((remembered.subject, remembered.scope, vendor), [])
+    for group in groups:
+        of[group[:2]].append(group[2])
+    for remembered in before.get("", {}).values():
+        if (remembered.subject, remembered.scope) not in of:
+            groups.setdefault((remembered.subject, remembered.scope, ""), [])
+    for holder, candidate in ours:
+        for vendor in of.get(holder) or [""]:
+            groups[(*holder, vendor)].append(candidate)
     placed = {group: {member.system for member in members} for group, members in groups.items()}
     for candidate in loose:
         homes = [group for group, systems in placed.items() if candidate.system in systems and group[0].container]
@@ -131,7 +157,7 @@ def _grouped(
 
 def _only(devices: Sequence[LeafDevice], vendor: str) -> Place | None:
     """Return the device if there is only one: then each device of a limit holder is that one."""
-    mine = [device.key for device in devices if device.vendor == vendor]
+    mine = [device.key for device in devices if vendor in ("", device.vendor)]
     return Place(device_name(mine[0]), mine[0]) if len(mine) == 1 and mine[0] is not None else None
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from exporter.limits.answers import Subject
 from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
-from exporter.limits.decoding import Amount, Asked, DeclarationError, Scene
+from exporter.limits.decoding import Amount, Asked, Counts, DeclarationError, Scene
 from exporter.limits.patterns import fill
 from exporter.limits.row_texts import readings
 from exporter.limits.rows import Per, Row, What
@@ -130,18 +130,29 @@ def divisor(term: Term) -> tuple[Fraction, str]:
 
 
 def _count(row: Row, term: Term) -> Fraction:
-    scene, total = term.asked.scene, Fraction(0)
-    for text, asked in readings(scene, row):
-        try:
-            amounts = decode(text, asked)
-        except DeclarationError as error:
-            raise DeclarationError(f"{row.key}: {error}") from error
-        for amount in amounts:
-            whose = amount.container or (asked.container.name if asked.container else "")
-            if whose in {"", term.subject.container} or not term.subject.container:
-                # Each container states the pod's number of devices: so the largest counts, not the sum.
-                total = max(total, amount.value or Fraction(0))
+    scene, name = term.asked.scene, term.subject.container
+    found = scene.counts.get((row.mechanism, row.key))
+    if found is None:
+        found = scene.counts[row.mechanism, row.key] = _counts(row, scene)
+    if isinstance(found, DeclarationError):
+        raise found
+    # Each container states the pod's number of devices: so the largest counts, not the sum.
+    counted = (found.get(each, Fraction(0)) for each in {"", name}) if name else found.values()
+    total = max(counted, default=Fraction(0))
     most = len(scene.devices) or MOST_DEVICES
     if total.denominator != 1 or total > most:
         raise DeclarationError(f"{row.key}: {float(total):g} is not a possible number of devices (at most {most})")
     return total
+
+
+def _counts(row: Row, scene: Scene) -> Counts:
+    found: dict[str, Fraction] = {}
+    for text, asked in readings(scene, row):
+        try:
+            amounts = decode(text, asked)
+        except DeclarationError as error:
+            return DeclarationError(f"{row.key}: {error}")
+        for amount in amounts:
+            whose = amount.container or (asked.container.name if asked.container else "")
+            found[whose] = max(found.get(whose, Fraction(0)), amount.value or Fraction(0))
+    return found

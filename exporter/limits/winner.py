@@ -67,7 +67,7 @@ def _amount(memory: Sequence[Candidate]) -> Candidate | None:
     smallest = _smallest(memory)
     if smallest is None or not smallest.doubts or _granted(smallest):
         return smallest
-    user = smallest.trust >= Trust.USER
+    user = smallest.alone or smallest.trust >= Trust.USER
     sure = (c for c in memory if not c.doubts and c.scope is not Scope.INSTANCE)
     better = _smallest(c for c in sure if user or c.system != smallest.system)
     if better is None:
@@ -76,7 +76,7 @@ def _amount(memory: Sequence[Candidate]) -> Candidate | None:
 
 
 def _granted(candidate: Candidate) -> bool:
-    return candidate.enforcement_proven and candidate.trust < Trust.USER
+    return candidate.enforcement_proven and candidate.trust < Trust.USER and not candidate.alone
 
 
 def _headroom(winner: Candidate | None, memory: Iterable[Candidate]) -> int | None:

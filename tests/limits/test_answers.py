@@ -19,6 +19,7 @@ from exporter.model import (
     DeclaredPod,
     DeviceKey,
     EnforcedBy,
+    GpuUuid,
     Held,
     Mechanism,
     NodeFacts,
@@ -47,6 +48,37 @@ def test_a_pods_limit_is_no_containers(resolved: Resolved, gpus: Gpus) -> None:
     pods = found.on(key(devices[0]))
     assert pods is not None
     assert pods.bytes == 5 * GIB
+
+
+OF_VENDORS = {
+    "intel": {"gpu.intel.com/i915": "1"},
+    "amd": {"amd.com/gpu": "1"},
+    "hygon": {"hygon.com/dcunum": "1", "hygon.com/dcumem": "16384"},
+    "huawei": {"huawei.com/Ascend910-2c": "1"},
+    "metax": {"metax-tech.com/sgpu": "1"},
+    "nvidia": {"nvidia.com/gpu": "1"},
+}
+
+
+@pytest.mark.parametrize("vendor", OF_VENDORS)
+@pytest.mark.parametrize("others", [0, 1])
+def test_our_annotation_lowers_the_limit_on_devices_of_any_vendor(vendor: str, others: int) -> None:
+    """Also where the system declares no amount, on a mixed node too; and it cannot be raised again."""
+    wanted = {"nvidia.com/container.main.gpu-memory.limit": "1Gi"}
+    mine = LeafDevice(DeviceKey(GpuUuid("X-0")), 0, minor=0, memory=32 * GIB, vendor=vendor)
+    other = LeafDevice(
+        DeviceKey(GpuUuid("Y-0")), 1, minor=1, memory=32 * GIB, vendor="intel" if vendor == "amd" else "amd"
+    )
+    devices = (mine, *(other,) * others)
+    vendors = {system.name: system.vendor for system in builtin() if not system.detect.always}
+    pod = DeclaredPod("u", "n", "p", {}, wanted, (DeclaredContainer("main", limits=OF_VENDORS[vendor]),))
+    found = resolve(pod, None, devices, builtin())
+    later = replace(pod, annotations={"nvidia.com/container.main.gpu-memory.limit": "8Gi"})
+    for each in (found, resolve(later, None, devices, builtin(), found.first_seen)):
+        limits = placed(
+            each, [("main", key(mine))], lambda one, _: vendors.get(one.system, vendor) != vendor, expected=True
+        )
+        assert [(limit.bytes, limit.device) for limit in limits] == [(GIB, key(mine))]
 
 
 def limit_of_pod(scope: Scope, amount: int | None, place: Place | None, *doubts: str) -> ResolvedLimit:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from exporter.limits import LeafDevice, Resolution, ResolvedLimit, resolve
-from exporter.limits.decoding import LONGEST, MOST
+from exporter.limits import LeafDevice, Resolution, ResolvedLimit, resolve, terms
+from exporter.limits.decoders import decode
+from exporter.limits.decoding import LONGEST, MOST, Asked
 from exporter.limits.loading import builtin
 from exporter.model import DeclaredContainer, DeclaredPod, NodeFacts
 
@@ -166,3 +168,35 @@ def test_a_users_word_shields_nobody(annotations: dict[str, str], pod: Pod, gpus
     limit = only(resolved(pod(annotations=annotations), gpus(16 * GIB)))
     assert limit.enforced_by in {"driver", "hardware"}
     assert limit.enforceable
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"tke.cloud.tencent.com/qgpu-memory": "8", "tke.cloud.tencent.com/qgpu-core": "20"},
+        {"aliyun.com/gpu-mem": "1", "aliyun.com/gpu-count": "1"},
+        {},
+    ],
+    ids=["qgpu", "gpushare", "annotated"],
+)
+def test_many_containers_cost_in_proportion(
+    resources: dict[str, str], gpus: Gpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice as many containers have twice as many texts decoded, and not four times as many."""
+    decoded = []
+
+    def counted(text: str, asked: Asked) -> Any:
+        decoded.append(text)
+        return decode(text, asked)
+
+    monkeypatch.setattr(terms, "decode", counted)
+    work = []
+    for count in (50, 100):
+        names = [f"c{number}" for number in range(count)]
+        written = {f"nvidia.com/container.{name}.gpu-memory.limit": "1Gi" for name in names}
+        containers = tuple(DeclaredContainer(name, limits=resources) for name in names)
+        decoded.clear()
+        first = resolved(DeclaredPod("u", "n", "p", {}, {} if resources else written, containers), gpus(80 * GIB))
+        assert first.limits
+        work.append(len(decoded))
+    assert 0 < work[1] <= 2 * work[0] + 10

@@ -10,6 +10,7 @@ from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
 from exporter.limits.node_devices import devices_of
 from exporter.limits.offline import explain
+from exporter.objects.environment import LONGEST
 from exporter.objects.manifest import Manifest, ManifestError, read
 
 GIB = 2**30
@@ -25,6 +26,7 @@ POD = {
                     {"name": "CUDA_DISABLE_CONTROL", "value": "true"},
                     {"name": "NVIDIA_API_KEY", "value": "secret"},
                     {"name": "PASSWORD", "value": "secret"},
+                    {"name": "GPU_NOTE", "value": "x" * (LONGEST + 1)},
                     {"name": "GPU_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
                 ],
                 "resources": {"limits": {"nvidia.com/mps-core": 50, "nvidia.com/mps-memory": 8}},
@@ -64,7 +66,7 @@ def test_items_of_a_typed_list_need_no_kind() -> None:
 
 
 def test_secrets_stay_outside() -> None:
-    """Of an environment only what limits are read from is kept."""
+    """Of an environment only what limits are read from is kept, and nothing that is longer than any of it."""
     (pod,) = read(json.dumps(POD)).pods
     assert pod.containers[0].env == {"CUDA_DISABLE_CONTROL": "true"}
 

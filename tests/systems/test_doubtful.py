@@ -39,6 +39,19 @@ def test_a_doubtful_amount_hides_no_schedulers_grant() -> None:
     assert (state(played, "greedy"), state(played, "meek")) == (("evict", None), ("ok", None))
 
 
+@pytest.mark.parametrize("lacking", ["cerit.io/gpu-mem", "rainbond.com/gpu-mem", "gpu-share.com/gpu-mem"])
+def test_another_resource_of_the_same_system_hides_no_grant(lacking: str) -> None:
+    """The node has `aliyun.com/gpu-mem`, of which 16 were granted. A tenant adds 1 of a name that the node lacks."""
+    resource, node = "aliyun.com/gpu-mem", {"aliyun.com/gpu-count": "1", "aliyun.com/gpu-mem": "80"}
+    facts = {
+        "node": {"capacity": node},
+        "allocatable": {resource: [f"{UUID}-_-" + "{0..79}"]},
+        "allocations": [{"pod": "greedy", "resource": resource, "ids": [f"{UUID}-_-" + "{0..15}"]}],
+        "pods": [pod(name, limits={resource: "16", lacking: "1"}) for _, name in NAMED],
+    }
+    assert state(play(changed(facts)), "greedy") == ("evict", None)
+
+
 @pytest.mark.parametrize("older", ["hami.sh/vgpu-devices-allocated", "4pd.io/vgpu-ids-new"])
 def test_an_older_annotation_casts_no_doubt_on_the_schedulers(older: str) -> None:
     """HAMi's scheduler granted what the resource says. A tenant adds twice that under an older name: no change."""
