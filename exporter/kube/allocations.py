@@ -149,9 +149,10 @@ def without_gone(view: AllocationsView, living: Collection[PodName]) -> Allocati
 
 def without_watched(view: AllocationsView, claims: Iterable[Claim]) -> AllocationsView:
     """Leave out the devices that a claim only monitors: the kubelet lists them as any other."""
-    watched = {
-        (claim.namespace, claim.name, each.driver, each.pool, each.device) for claim in claims for each in claim.watched
-    }
+    watched: set[tuple[str, str, str, str, str]] = set()
+    for claim in claims:
+        theirs, seen = ({(at.driver, at.pool, at.device) for at in of} for of in (claim.devices, claim.watched))
+        watched |= {(claim.namespace, claim.name, *at) for at in seen - theirs}
     if not watched:
         return view
     return replace(

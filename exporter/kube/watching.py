@@ -3,8 +3,9 @@ List once, then watch: keeps the pods of a node up to date.
 
 What comes in: a client, the name of the node. What goes out: the pods as last known, and whether that is live.
 
-The rule: the next watch begins at the server's last version. All pods are listed again in two cases only. The server
-has forgotten that version (410), or never reached it: an etcd restored from a backup sends nothing to such a watch.
+The rule: the next watch begins at the server's last version. All pods are listed again in three cases only. The server
+has forgotten that version (410). It never reached it: an etcd restored from a backup sends nothing to such a watch. Or
+the watch brings an error, or a line that cannot be read, in place of an event.
 Waits grow with each failure, are bounded, and are random: a thousand daemons must not return in the same second.
 """
 

@@ -4,7 +4,7 @@ The one filter for environments: it keeps a container's variables about devices,
 What comes in: the variables of a container's spec. What goes out: those that limits can be read from.
 
 The rule: this process holds no secret of a pod. A variable is kept if its name is about devices and not about
-credentials, and its value is literal.
+credentials, and its value is literal and not longer than any declaration.
 """
 
 from collections.abc import Iterable
@@ -15,6 +15,8 @@ ABOUT_DEVICES = ("CUDA", "NVIDIA", "GPU", "NPU", "ASCEND")
 """Parts of the names of variables that device plugins and sharing systems read."""
 ABOUT_CREDENTIALS = ("KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL")
 """Parts of names that exclude a variable after all, such as NVIDIA_API_KEY."""
+LONGEST = 16 << 10
+"""Characters. Of a longer value no limit is read, and a node's pods could fill the daemon's memory with them."""
 
 
 class EnvVar(Part, frozen=True):
@@ -26,7 +28,11 @@ class EnvVar(Part, frozen=True):
 
 def about_devices(variables: Iterable[EnvVar]) -> list[EnvVar]:
     """Keep only the variables that a limit may be read from."""
-    return [variable for variable in variables if variable.value is not None and _readable(variable.name.upper())]
+    return [
+        variable
+        for variable in variables
+        if variable.value is not None and len(str(variable.value)) <= LONGEST and _readable(variable.name.upper())
+    ]
 
 
 def _readable(name: str) -> bool:

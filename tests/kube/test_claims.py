@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.claims import SELDOM, VERSIONS, Claims
+from exporter.kube.claims import MOST, SELDOM, VERSIONS, Claims, named
 from exporter.kube.client import Client
 from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.errors import KubeError
@@ -181,6 +181,13 @@ async def test_a_broken_claim_costs_itself(tmp_path: Path) -> None:
         await claims.look(api.known)
         assert [found.name for found in claims.found({})] == ["shared"]
         assert claims.asked(api.pods[0]), "what it declares need not wait for an answer that is none"
+
+
+def test_of_a_pod_with_thousands_of_claims_some_are_read() -> None:
+    """Each is a request a minute, and the claims of other pods wait for them."""
+    many = pod("u0", **{f"c{number}": f"claim-{number}" for number in range(5000)})
+    other = pod("u1", a="shared")
+    assert len(named([many, other])) == MOST + 1
 
 
 def test_who_only_looks_on_is_given_nothing() -> None:

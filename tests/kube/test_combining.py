@@ -62,6 +62,7 @@ def test_a_device_that_a_claim_only_monitors_is_handed_to_no_container_by_it() -
         Claim("ns", "train", devices=(ClaimedDevice("gpu", *device),)),
         Claim("ns", "all", watched=(ClaimedDevice("all", *device),)),
         Claim("other", "train", watched=(ClaimedDevice("all", *device),)),
+        Claim("ns", "train", watched=(ClaimedDevice("all", *device),), devices=(ClaimedDevice("gpu", *device),)),
     )
     first, second = replace(GPU, minor=0), Gpu(GpuUuid("GPU-00000001-0000-4000-8000-000000000001"), 1, "H100", minor=1)
     found = combine(Inventory(claims=claims, known=True), view, [first, second], {})
