@@ -77,8 +77,8 @@ def run(namespace: argparse.Namespace) -> int:
     except OSError as error:
         what = f"{error.filename or journal.parent}: {error.strerror or error}"
         fix = "run this command in the daemon's pod, or as the daemon's user"
-        if error.errno == errno.EROFS:  # the chart's container, without the mount that mode enforce gives it
-            fix = "in mode dry-run the daemon has no journal: delete its pod, with which its breakers end"
+        if error.errno == errno.EROFS and config.policy.mode != "enforce":  # in which the chart mounts the folder
+            fix = "without mode enforce the daemon has no journal: delete its pod when the cause is gone"
         return wrong(PROGRAM, Problem(what, fix=fix), 1)
     return _await(asked)
 

@@ -271,5 +271,10 @@ def _unspent(levels: SavedLevels | None, kept: Kept) -> SavedLevels | None:
         return None
     acted_on = [opened.action for opened in kept.open.values() if _accepted(opened)]
     pods, holders = {action.pod_uid for action in acted_on}, {action.key.holder for action in acted_on}
-    left = (saved for saved in levels.levels if saved.holder.pod_uid not in pods and saved.holder not in holders)
+    ended = {action.pod_uid for action in acted_on if action.rung is not Rung.FENCE}  # also as the victim of a claim
+    left = (
+        saved
+        for saved in levels.levels
+        if saved.holder.pod_uid not in pods and saved.holder not in holders and saved.level.get("victim") not in ended
+    )
     return msgspec.structs.replace(levels, levels=tuple(left))

@@ -70,8 +70,8 @@ DURATION = histogram(
 DRY_RUN = counter(
     "dry_run_actions_total",
     ("action", "namespace"),
-    "Dry runs that found no obstacle. Budgets and spacing do not limit them. A pod that stays over its limit counts "
-    "again every 10 minutes.",
+    "Dry runs that began. Budgets and spacing do not limit them. A pod that stays over its limit counts again after 10 "
+    "minutes, or sooner where its last look had no answer.",
 )
 REFUSALS = counter(
     "refusals_total",

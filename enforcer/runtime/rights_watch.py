@@ -19,8 +19,9 @@ from exporter.kube.errors import KubeError
 from exporter.kube.rights import Right
 from exporter.model import Snapshot
 
-EVICT_ROLE, LOOK_ROLE = "gpusteward-evict", "gpusteward-look"
-"""The ClusterRole that a RoleBinding in each consenting namespace grants: with the step `evict`, and without it."""
+EVICT_ROLE, LOOK_ROLE = "gpusteward-evict", "with `get pods`, such as the chart's gpusteward-look,"
+"""The ClusterRole that a RoleBinding in each consenting namespace grants: with the step `evict`
+(deploy/enforcer/rbac-evict.yaml), and without it."""
 BEAT = 5.0
 """Seconds between two looks for namespaces that consent by now."""
 AGAIN = 60.0

@@ -19,15 +19,17 @@ from enforcer.actions.kube_writer import Writer
 from enforcer.journal import close_requests, levels_file, lock
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalFile
+from enforcer.journal.levels_file import SavedLevel, SavedLevels
 from enforcer.journal.records import Acked, BreakerOpened, Record, Sent, Started, State, decode
 from enforcer.policy.history import Moment
+from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
-from enforcer.runtime.arming import Arming, World
+from enforcer.runtime.arming import Arming, World, _unspent
 from enforcer.runtime.decider import Decider
 from exporter.base.cgroup_owner import USUAL
 from exporter.kube.credentials import from_kubeconfig
-from exporter.model import GpuUuid, Snapshot
+from exporter.model import GpuUuid, PodUid, Snapshot
 from exporter.rounds.latest import Latest
 from journals import BOOT, Writing, action, intended, intent, uuid
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, snapshot
@@ -574,6 +576,23 @@ async def test_levels_outlive_the_daemon(tmp_path: Path) -> None:
         await until(lambda: not again.reasons)
         again.rounds(1)
         assert at_the_end - UNHURRIED.interval <= seconds(again) <= at_the_end
+
+
+@pytest.mark.parametrize("rung", [Rung.EVICT, Rung.FENCE])
+def test_what_an_accepted_action_began_anew_is_not_restored(tmp_path: Path, rung: Rung) -> None:
+    """The daemon was killed before it saved: the evicted pod's level is gone, also as the victim of a claim elsewhere."""
+    stage = Stage(tmp_path, UNHURRIED)
+    begun(stage, rung=rung, answer=Answer(Heard.ACCEPTED, "", 201))
+    journal = journal_file.opened(stage.journal, UNHURRIED)
+    holders = [HolderKey(PodUid(""), "", "team/c", "GPU-1"), HolderKey(PodUid(""), "", "team/c", "GPU-2")]
+    victims = zip(holders, ("uid-1", "uid-2"), strict=True)
+    levels = tuple(
+        SavedLevel(holder, {"read_at": 1.0, "seconds": 135.0, "victim": victim}) for holder, victim in victims
+    )
+    left = _unspent(SavedLevels("boot", "1", "rules", (), True, levels), journal.kept)
+    journal.close()
+    assert left is not None
+    assert [each.holder for each in left.levels] == (holders[1:] if rung is Rung.EVICT else holders)
 
 
 async def test_a_journal_that_comes_back_brings_no_level_back_that_fell_meanwhile(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ async def test_a_ladder_without_evict_needs_no_eviction(tmp_path: Path) -> None:
         granted.clear()
         await RightsWatch(decider, reader.may, SteppedClock(1e9)).look()
         await reader.close()
-    assert "get pods not granted" in decider.held["a"] and "ClusterRole gpusteward-look" in decider.held["a"]
+    assert "get pods not granted" in decider.held["a"] and "the chart's gpusteward-look" in decider.held["a"]
 
 
 def config(folder: Path, url: str, mode: str = "enforce") -> Config:
