@@ -58,6 +58,7 @@ CASES: dict[str, Case] = {
     "shared processes": ("pods", gpu_pod(shareProcessNamespace=True), "shareProcessNamespace"),
     "an hour to end": ("pods", gpu_pod(terminationGracePeriodSeconds=3600), "termination grace"),
     "ten minutes to end": ("pods", gpu_pod(terminationGracePeriodSeconds=600), ""),
+    "a class of the system": ("pods", gpu_pod(priorityClassName="system-node-critical"), "priority class"),
     "an hour without a GPU": ("pods", pod("web", pod_spec() | {"terminationGracePeriodSeconds": 3600}), ""),
     "a GPU by annotation": (
         "pods",
