@@ -580,7 +580,7 @@ async def test_levels_outlive_the_daemon(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rung", [Rung.EVICT, Rung.FENCE])
 def test_what_an_accepted_action_began_anew_is_not_restored(tmp_path: Path, rung: Rung) -> None:
-    """The daemon was killed before it saved: the evicted pod's level is gone, also as the victim of a claim elsewhere."""
+    """The daemon was killed before it saved: no level is left of an evicted pod, also none as a victim of a claim."""
     stage = Stage(tmp_path, UNHURRIED)
     begun(stage, rung=rung, answer=Answer(Heard.ACCEPTED, "", 201))
     journal = journal_file.opened(stage.journal, UNHURRIED)
