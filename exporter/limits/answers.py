@@ -45,7 +45,7 @@ class Candidate:
         enforcement_proven: the enforcement is proven by more than the text of the pod's author.
         mps: it is proven in the same way that the declaring container is a client of an MPS server.
         context: whether the amount includes CUDA contexts.
-        alone: the pod's author alone says so, in a resource that the node lacks.
+        alone: the pod's author alone says so, in a resource that the node lacks while it has the system's other one.
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
@@ -124,6 +124,7 @@ class ResolvedLimit:
         context, headroom: as in `exporter.model.Limit`.
         problems: for operators and users: invalid, contradictory, refused or uncalibrated declarations.
         mps: a candidate, taken or not, proves that the limit holder is a client of an MPS server.
+        vendor: of the devices on which it counts; empty: any.
 
     """
 
@@ -141,6 +142,7 @@ class ResolvedLimit:
     mps: bool = False
     context: Context = Context.UNKNOWN
     headroom: int | None = None
+    vendor: str = ""
 
     @property
     def remarks(self) -> tuple[str, ...]:

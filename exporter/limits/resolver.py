@@ -9,7 +9,7 @@ network. No order matters but that of a pod's containers.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.limits.answers import Candidate, Resolution, ResolvedLimit, Seen, Subject
@@ -55,6 +55,7 @@ def resolve(
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
         gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, not detected.forgeable)))
+    # gpusteward's own annotation counts on devices of any vendor.
     vendors = {system.name: "" if system.detect.always else system.vendor for system in catalogue}
     before = _by_vendor(first_seen, vendors)
     contexts = {system.name: system.context for system in catalogue}
@@ -62,15 +63,18 @@ def resolve(
     elsewhere: list[ResolvedLimit] = []
     kept = {vendor: dict(first) for vendor, first in before.items()}
     holders = {vendor: _by_subject(first) for vendor, first in before.items()}
-    for (subject, scope, vendor), group in sorted(_grouped(gathered, before, vendors).items()):
+    for (subject, scope, vendor), group in sorted(
+        _grouped(gathered, before, vendors, {each.vendor for each in devices}).items()
+    ):
         first = {**holders.get("", {}).get(subject, {}), **holders.get(vendor, {}).get(subject, {})}
         held, new = hold(subject, scope, group, first, devices)
         held = [c if c.row is not None else replace(c, context=contexts.get(c.system, c.context)) for c in held]
         for seen in new:
             kept.setdefault(vendors[seen.system], {}).update(known([seen]))
-        here, there = _limits(subject, held, _only(devices, vendor))
-        limits += here
-        elsewhere += there
+        ours = all(not vendors.get(candidate.system) for candidate in held)
+        here, there = _limits(subject, held, _only(devices, "" if ours else vendor))
+        limits += [replace(limit, vendor=vendor) for limit in here]
+        elsewhere += [replace(limit, vendor=vendor) for limit in there]
     seen_first = sorted([seen for first in kept.values() for seen in first.values()], key=_order)
     return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(seen_first))
 
@@ -117,13 +121,16 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
 
 
 def _grouped(
-    gathered: Iterable[Candidate], before: Mapping[str, Mapping[Key, Seen]], vendors: Mapping[str, str]
+    gathered: Iterable[Candidate],
+    before: Mapping[str, Mapping[Key, Seen]],
+    vendors: Mapping[str, str],
+    here: Collection[str],
 ) -> dict[_Group, list[Candidate]]:
     """
     Group candidates by limit holder, scope and vendor.
 
-    One without a container goes to all containers of its system. One of any vendor goes to the holder's groups of all
-    vendors.
+    One without a container goes to all containers of its system. One that counts for any vendor goes to the groups of
+    all vendors of which the holder says something, or the node has devices (`here`).
     """
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
     loose, ours = [], []
@@ -141,11 +148,11 @@ def _grouped(
             groups.setdefault((remembered.subject, remembered.scope, vendor), [])
     for group in groups:
         of[group[:2]].append(group[2])
-    for remembered in before.get("", {}).values():
-        if (remembered.subject, remembered.scope) not in of:
-            groups.setdefault((remembered.subject, remembered.scope, ""), [])
+    for seen in before.get("", {}).values():
+        for vendor in {*of.get((seen.subject, seen.scope), ()), *here} or {""}:
+            groups.setdefault((seen.subject, seen.scope, vendor), [])
     for holder, candidate in ours:
-        for vendor in of.get(holder) or [""]:
+        for vendor in {*of.get(holder, ()), *here} or {""}:
             groups[(*holder, vendor)].append(candidate)
     placed = {group: {member.system for member in members} for group, members in groups.items()}
     for candidate in loose:

@@ -103,8 +103,6 @@ class Limiting:
     ) -> None:
         self.tolerance = tolerance
         self._catalogue = catalogue
-        # gpusteward's own annotation applies to devices of any vendor.
-        self._vendors = {system.name: system.vendor for system in catalogue if not system.detect.always}
         self._options = options
         self._reservations = Reservations(catalogue, options.systems)
         self._before = dict(first_seen or {})
@@ -216,9 +214,9 @@ class Limiting:
         return known.refresh if known else 0
 
     def _foreign(self, limit: ResolvedLimit, device: DeviceKey) -> bool:
-        """Return whether the device is of another vendor than the devices of the limit's system."""
-        mine, gpu = self._vendors.get(limit.system), self._gpus.get(device.uuid)
-        return mine is not None and gpu is not None and mine != gpu.vendor
+        """Return whether the device is of another vendor than those on which the limit counts."""
+        gpu = self._gpus.get(device.uuid)
+        return bool(limit.vendor) and gpu is not None and limit.vendor != gpu.vendor
 
     def _resolve(self, uid: PodUid, pod: DeclaredPod) -> Resolution:
         before = self.resolution(uid)

@@ -70,15 +70,50 @@ def test_our_annotation_lowers_the_limit_on_devices_of_any_vendor(vendor: str, o
         DeviceKey(GpuUuid("Y-0")), 1, minor=1, memory=32 * GIB, vendor="intel" if vendor == "amd" else "amd"
     )
     devices = (mine, *(other,) * others)
-    vendors = {system.name: system.vendor for system in builtin() if not system.detect.always}
     pod = DeclaredPod("u", "n", "p", {}, wanted, (DeclaredContainer("main", limits=OF_VENDORS[vendor]),))
     found = resolve(pod, None, devices, builtin())
     later = replace(pod, annotations={"nvidia.com/container.main.gpu-memory.limit": "8Gi"})
     for each in (found, resolve(later, None, devices, builtin(), found.first_seen)):
-        limits = placed(
-            each, [("main", key(mine))], lambda one, _: vendors.get(one.system, vendor) != vendor, expected=True
-        )
+        limits = placed(each, [("main", key(mine))], lambda one, _: one.vendor not in {"", vendor}, expected=True)
         assert [(limit.bytes, limit.device) for limit in limits] == [(GIB, key(mine))]
+
+
+@pytest.mark.parametrize("other", ["metax-tech.com/vmemory", "amd.com/gpumem", "iluvatar.ai/gpu", "mthreads.com/gpu"])
+@pytest.mark.parametrize("amount", ["0", "1"])
+def test_a_resource_of_another_vendor_lets_our_annotation_raise_nothing(gpus: Gpus, other: str, amount: str) -> None:
+    """A container has 4 GiB of an NVIDIA GPU, asks for a resource that the node lacks, and writes 80 GiB itself."""
+    node = NodeFacts(capacity={"tencent.com/vcuda-memory": "640", "tencent.com/vcuda-core": "200"})
+    granted = {"tencent.com/vcuda-memory": "16", "tencent.com/vcuda-core": "10"}
+    devices = gpus(80 * GIB, 80 * GIB)
+    pod = DeclaredPod("u", "n", "p", {}, {}, (DeclaredContainer("main", limits={**granted, other: amount}),))
+    before = resolve(pod, node, devices, builtin())
+    wants = replace(pod, annotations={"nvidia.com/container.main.gpu-memory.limit": "80Gi"})
+    for found in (
+        before,
+        resolve(wants, node, devices, builtin(), before.first_seen),
+        resolve(wants, node, devices, builtin()),
+    ):
+        limit = found.on(key(devices[0]), "main", foreign=lambda one, _: one.vendor not in {"", "nvidia"})
+        assert limit is not None and limit.bytes == 4 * GIB
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        DeclaredContainer("main", env={"NVIDIA_GPU_MEMORY_LIMITS": "512"}),
+        DeclaredContainer("main", limits={"nvidia.com/gpumem": "512"}),
+    ],
+    ids=["env", "resource"],
+)
+def test_what_is_said_of_another_vendors_devices_leaves_our_annotation_alone(container: DeclaredContainer) -> None:
+    """A node of Intel GPUs, of which the container holds one without a declaration that says so."""
+    mine = LeafDevice(DeviceKey(GpuUuid("X-0")), 0, minor=0, memory=32 * GIB, vendor="intel")
+    wanted = {"nvidia.com/container.main.gpu-memory.limit": "1Gi"}
+    pod = DeclaredPod("u", "n", "p", {}, wanted, (container,))
+    limit = resolve(pod, None, (mine,), builtin()).on(
+        key(mine), "main", foreign=lambda one, _: one.vendor not in {"", "intel"}
+    )
+    assert limit is not None and limit.bytes == GIB
 
 
 def limit_of_pod(scope: Scope, amount: int | None, place: Place | None, *doubts: str) -> ResolvedLimit:

@@ -24,8 +24,7 @@ from exporter.objects.manifest import Manifest, read
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
 CATALOGUE = builtin()
-VENDORS = {system.name: "" if system.detect.always else system.vendor for system in CATALOGUE}
-"""The annotation of gpusteward counts on devices of any vendor."""
+VENDORS = {system.name: system.vendor for system in CATALOGUE}
 ROWS = {system.name: system.rows for system in CATALOGUE}
 WHOLE = {Scope.CONTAINER, Scope.INSTANCE}
 KEYS = sorted({row.key.replace("*", "main") for system in CATALOGUE for row in system.rows})
@@ -163,7 +162,7 @@ def test_a_lower_source_never_raises(index: int, key: str, text: str) -> None:
                 if other.subject == limit.subject
                 and (other.scope is limit.scope or {other.scope, limit.scope} == WHOLE)
                 and other.place in {limit.place, None}
-                and VENDORS[other.system] in {"", VENDORS[limit.system]}
+                and other.vendor in {"", limit.vendor}
             ]
             assert same, (pod.name, key, text)
             assert all(other.bytes is not None and other.bytes <= limit.bytes for other in same)
@@ -175,7 +174,7 @@ def bounds(found: Resolution, devices: Iterable[LeafDevice]) -> dict[tuple[str, 
     names = {limit.subject.container for limit in (*found.limits, *found.elsewhere)}
     held: dict[tuple[str, str], int] = {}
     for device, name in product(vendors, names):
-        limit = found.on(device, name, foreign=lambda each, key: VENDORS[each.system] not in {"", vendors[key]})
+        limit = found.on(device, name, foreign=lambda each, key: each.vendor not in {"", vendors[key]})
         if limit is not None and limit.bytes is not None and not limit.report_only:
             held[str(device), name] = limit.bytes
     return held
