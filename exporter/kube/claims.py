@@ -108,10 +108,11 @@ class Claims:
 
 
 def named(pods: Iterable[DeclaredPod]) -> Mapping[ClaimName, frozenset[str]]:
-    """List the claims that pods name, with the UIDs of those pods."""
+    """List the claims that pods name, with the UIDs of those pods. First those that containers use."""
     users: dict[ClaimName, set[str]] = {}
     for pod in pods:
-        for claim in islice(pod.claims.values(), MOST):
+        used = {"", *(use.name for container in pod.containers for use in container.claims)}  # "": of the scheduler
+        for claim in islice([pod.claims[name] for name in sorted(pod.claims, key=lambda name: name not in used)], MOST):
             users.setdefault((pod.namespace, claim), set()).add(pod.uid)
     return {name: frozenset(uids) for name, uids in users.items()}
 

@@ -4,7 +4,7 @@ The one filter for environments: it keeps a container's variables about devices,
 What comes in: the variables of a container's spec. What goes out: those that limits can be read from.
 
 The rule: this process holds no secret of a pod. A variable is kept if its name is about devices and not about
-credentials, and its value is literal and not longer than any declaration.
+credentials, and its value is literal and not too long.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ ABOUT_DEVICES = ("CUDA", "NVIDIA", "GPU", "NPU", "ASCEND")
 """Parts of the names of variables that device plugins and sharing systems read."""
 ABOUT_CREDENTIALS = ("KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL")
 """Parts of names that exclude a variable after all, such as NVIDIA_API_KEY."""
-LONGEST = 16 << 10
-"""Characters. Of a longer value no limit is read, and a node's pods could fill the daemon's memory with them."""
+LONGEST = 32 << 10
+"""Characters: 512 UUIDs of devices have 21 KiB. A longer value is not kept, because one pod has room for a megabyte."""
 
 
 class EnvVar(Part, frozen=True):

@@ -40,6 +40,11 @@ def gpu_pod(finalizers: list[str] | None = None, init: Object | None = None, **s
     return made
 
 
+def claims(count: int) -> list[Object]:
+    """Name so many claims."""
+    return [{"name": f"c{number}", "resourceClaimName": f"c{number}"} for number in range(count)]
+
+
 INIT: Object = {"name": "load", "image": "load"}
 LIMITS: Object = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
 POLITE = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
@@ -59,6 +64,7 @@ CASES: dict[str, Case] = {
     "an hour to end": ("pods", gpu_pod(terminationGracePeriodSeconds=3600), "termination grace"),
     "ten minutes to end": ("pods", gpu_pod(terminationGracePeriodSeconds=600), ""),
     "a class of the system": ("pods", gpu_pod(priorityClassName="system-node-critical"), "priority class"),
+    "many claims": ("pods", gpu_pod(resourceClaims=claims(65)), "more than 64 resource claims"),
     "an hour without a GPU": ("pods", pod("web", pod_spec() | {"terminationGracePeriodSeconds": 3600}), ""),
     "a GPU by annotation": (
         "pods",

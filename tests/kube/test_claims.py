@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from exporter.kube.client import Client
 from exporter.kube.credentials import from_kubeconfig
 from exporter.kube.errors import KubeError
 from exporter.kube.kept import FRESH
-from exporter.model import DeclaredPod
+from exporter.model import ClaimUse, DeclaredContainer, DeclaredPod
 from exporter.objects.claim import ClaimedUuids, ClaimObject, declared_claim
 from sources.kube_api import Server, kubeconfig, refusal, serving
 
@@ -184,10 +185,12 @@ async def test_a_broken_claim_costs_itself(tmp_path: Path) -> None:
 
 
 def test_of_a_pod_with_thousands_of_claims_some_are_read() -> None:
-    """Each is a request a minute, and the claims of other pods wait for them."""
-    many = pod("u0", **{f"c{number}": f"claim-{number}" for number in range(5000)})
+    """Each is a request a minute, and the claims of other pods wait for them. Those that containers use come first."""
+    names = {f"c{number}": f"claim-{number}" for number in range(5000)} | {"": "of-the-scheduler", "used": "mine"}
+    many = replace(pod("u0", **names), containers=(DeclaredContainer("main", claims=(ClaimUse("used"),)),))
     other = pod("u1", a="shared")
-    assert len(named([many, other])) == MOST + 1
+    found = {name for _, name in named([many, other])}
+    assert len(found) == MOST + 1 and {"of-the-scheduler", "mine", "shared"} <= found
 
 
 def test_who_only_looks_on_is_given_nothing() -> None:
