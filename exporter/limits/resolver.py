@@ -20,7 +20,7 @@ from exporter.limits.devices import LeafDevice, Place, device_name
 from exporter.limits.first_seen import Key, hold, known
 from exporter.limits.rows import Catalogue
 from exporter.limits.winner import decide
-from exporter.model import Claim, DeclaredPod, NodeFacts, Scope
+from exporter.model import Claim, DeclaredPod, Mechanism, NodeFacts, Scope
 
 _Group = tuple[Subject, Scope, str]
 """A limit holder, a scope and a vendor: what a pod says of another vendor's devices takes no limit away. "": any."""
@@ -55,9 +55,10 @@ def resolve(
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
         gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, not detected.forgeable)))
-    # gpusteward's own annotation counts on devices of any vendor.
-    vendors = {system.name: "" if system.detect.always else system.vendor for system in catalogue}
-    before = _by_vendor(first_seen, vendors)
+    vendors = _Vendors({system.name: (system.vendor, system.detect.always) for system in catalogue})
+    before: dict[str, dict[Key, Seen]] = defaultdict(dict)
+    for value in first_seen:
+        before[vendors.of_seen(value)].update(known([value]))
     contexts = {system.name: system.context for system in catalogue}
     limits: list[ResolvedLimit] = []
     elsewhere: list[ResolvedLimit] = []
@@ -69,21 +70,33 @@ def resolve(
         first = {**holders.get("", {}).get(subject, {}), **holders.get(vendor, {}).get(subject, {})}
         held, new = hold(subject, scope, group, first, devices)
         held = [c if c.row is not None else replace(c, context=contexts.get(c.system, c.context)) for c in held]
-        for seen in new:
-            kept.setdefault(vendors[seen.system], {}).update(known([seen]))
-        ours = all(not vendors.get(candidate.system) for candidate in held)
-        here, there = _limits(subject, held, _only(devices, "" if ours else vendor))
+        # By itself: where another system reads the same annotation, its name may come first.
+        ours = [candidate for candidate in group if not vendors.of(candidate)]
+        _, new_ours = hold(subject, scope, ours, holders.get("", {}).get(subject, {}), devices)
+        for value in (*new, *new_ours):
+            kept.setdefault(vendors.of_seen(value), {}).update(known([value]))
+        alone = all(not vendors.of(candidate) for candidate in held)
+        here, there = _limits(subject, held, _only(devices, "" if alone else vendor))
         limits += [replace(limit, vendor=vendor) for limit in here]
         elsewhere += [replace(limit, vendor=vendor) for limit in there]
-    seen_first = sorted([seen for first in kept.values() for seen in first.values()], key=_order)
-    return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(seen_first))
+    values = sorted([value for first in kept.values() for value in first.values()], key=_order)
+    return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(values))
 
 
-def _by_vendor(first_seen: Iterable[Seen], vendors: Mapping[str, str]) -> dict[str, dict[Key, Seen]]:
-    found: dict[str, list[Seen]] = defaultdict(list)
-    for seen in first_seen:
-        found[vendors.get(seen.system, "")].append(seen)
-    return {vendor: known(those) for vendor, those in found.items()}
+class _Vendors:
+    """On devices of which vendor a declaration counts; "": of any, as gpusteward's own annotation does."""
+
+    def __init__(self, systems: Mapping[str, tuple[str, bool]]) -> None:
+        self._systems = systems
+
+    def of(self, candidate: Candidate) -> str:
+        vendor, always = self._systems.get(candidate.system, ("", False))
+        written = candidate.row is None or candidate.row.mechanism is Mechanism.ANNOTATION
+        return "" if always and written else vendor
+
+    def of_seen(self, seen: Seen) -> str:
+        vendor, always = self._systems.get(seen.system, ("", False))
+        return "" if always else vendor  # what can change while a pod lives is written on it
 
 
 def _by_subject(first: Mapping[Key, Seen]) -> dict[Subject, dict[Key, Seen]]:
@@ -123,7 +136,7 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
 def _grouped(
     gathered: Iterable[Candidate],
     before: Mapping[str, Mapping[Key, Seen]],
-    vendors: Mapping[str, str],
+    vendors: _Vendors,
     here: Collection[str],
 ) -> dict[_Group, list[Candidate]]:
     """
@@ -138,7 +151,7 @@ def _grouped(
         scope = Scope.CONTAINER if candidate.scope is Scope.INSTANCE else candidate.scope
         if candidate.subject == Subject() and scope in {Scope.CONTAINER, Scope.PROCESS}:
             loose.append(candidate)
-        elif vendor := vendors[candidate.system]:
+        elif vendor := vendors.of(candidate):
             groups[candidate.subject, scope, vendor].append(candidate)
         else:
             ours.append(((candidate.subject, scope), candidate))
@@ -157,7 +170,7 @@ def _grouped(
     placed = {group: {member.system for member in members} for group, members in groups.items()}
     for candidate in loose:
         homes = [group for group, systems in placed.items() if candidate.system in systems and group[0].container]
-        for home in homes or [(Subject(), candidate.scope, vendors[candidate.system])]:
+        for home in homes or [(Subject(), candidate.scope, vendors.of(candidate))]:
             groups[home].append(candidate)
     return groups
 

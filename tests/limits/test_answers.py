@@ -116,6 +116,45 @@ def test_what_is_said_of_another_vendors_devices_leaves_our_annotation_alone(con
     assert limit is not None and limit.bytes == GIB
 
 
+@pytest.mark.parametrize("later", [{}, {"nvidia.com/container.main.gpu-memory.limit": "60Gi"}], ids=["none", "more"])
+def test_our_annotation_is_remembered_for_devices_of_a_vendor_that_comes_later(
+    gpus: Gpus, later: dict[str, str]
+) -> None:
+    """Another system reads the same annotation for NVIDIA's devices; the daemon then finds the ones of AMD."""
+    amd = LeafDevice(DeviceKey(GpuUuid("A-0")), 1, minor=1, memory=192 * GIB, vendor="amd")
+    wants = {"nvidia.com/container.main.gpu-memory.limit": "10Gi"}
+    container = DeclaredContainer("main", env={"NVIDIA_GPU_MEMORY_LIMITS": "4096"})
+    pod = DeclaredPod("u", "n", "p", {}, wants, (container,))
+    before = resolve(pod, None, gpus(80 * GIB), builtin())
+    devices = (*gpus(80 * GIB), amd)
+    found = resolve(replace(pod, annotations=later), None, devices, builtin(), before.first_seen)
+    limit = found.on(key(amd), "main", foreign=lambda one, _: one.vendor not in {"", "amd"})
+    assert limit is not None and limit.bytes == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    ("asked", "env", "least"),
+    [({"amd.com/gpumem": "1024"}, {}, 20), ({}, {"NVIDIA_GPU_MEMORY_LIMITS": "4096"}, 4)],
+    ids=["a resource of AMD", "a smaller limit"],
+)
+@pytest.mark.parametrize("expected", [True, False])
+def test_a_fair_share_is_of_nvidias_devices(
+    gpus: Gpus, asked: dict[str, str], env: dict[str, str], least: int, expected: bool
+) -> None:
+    """The kubelet handed out a replica of the NVIDIA GPU. What is said of AMD's devices changes nothing there."""
+    (mine,) = (replace(each, sharing=Sharing.TIME_SLICING, replicas=4) for each in gpus(80 * GIB))
+    amd = LeafDevice(DeviceKey(GpuUuid("A-0")), 1, minor=1, memory=192 * GIB, vendor="amd")
+    held = (Held("main", "nvidia.com/gpu", key(mine)),)
+    container = DeclaredContainer("main", limits={"nvidia.com/gpu": "1", **asked}, env=env)
+    pod = DeclaredPod("u", "n", "p", {}, {}, (container,), held=held)
+    for devices in ((mine,), (mine, amd)):
+        found = resolve(pod, None, devices, builtin(), options=Options(fair_share=True))
+        limits = placed(
+            found, [("main", key(mine))], lambda one, _: one.vendor not in {"", "nvidia"}, expected=expected
+        )
+        assert [limit.bytes for limit in limits if limit.device == key(mine)] == [least * GIB]
+
+
 def limit_of_pod(scope: Scope, amount: int | None, place: Place | None, *doubts: str) -> ResolvedLimit:
     known = (Subject(), place, amount, "kai", Mechanism.ANNOTATION, scope, EnforcedBy.NONE)
     return ResolvedLimit(*known, report_only=doubts)
