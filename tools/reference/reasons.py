@@ -32,7 +32,7 @@ REMEDIES = {
     Reason.UNVERIFIED_BACKEND: "Compare the numbers with the vendor's tool, then add it to `policy.trusted_vendors`.",
     Reason.MODE: "Raise `policy.mode`, or the namespace's label `gpusteward.io/mode`.",
     Reason.STOPPED: "Remove the file of `policy.stop_file`.",
-    Reason.NO_CONSENT: "`kubectl label namespace NS gpusteward.io/mode=enforce`, and add the RoleBinding.",
+    Reason.NO_CONSENT: "`kubectl label --overwrite namespace NS gpusteward.io/mode=enforce`, and add the RoleBinding.",
     Reason.NO_RUNG: "Add `evict` to `policy.ladder`.",
     Reason.THIRD_PARTY: "Set `policy.protect.third_party: false`, or withdraw the namespace's exemption label.",
     Reason.DAEMON_SET: "Set `policy.protect.daemon_sets: false`, the default.",
