@@ -234,8 +234,8 @@ def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
     """
     What `record` makes of a recording has its lines, keys and values.
 
-    `reservation` and `deleted` of a pod are new, and `hardware` and the memory's temperature of a GPU. The host is
-    asked once for the processes of all GPUs, and no longer for each GPU.
+    `reservation` and `deleted` of a pod are new, `watched` of a claim, and `hardware` and the memory's temperature of a
+    GPU. The host is asked once for the processes of all GPUs, and no longer for each GPU.
     """
     made = tmp_path / "again.jsonl"
     ended = gpusteward("record", "-o", made, "--devices=recorded:moment.jsonl", "--rounds=1")
@@ -245,6 +245,7 @@ def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
     for inventory in (line["inventory"] for line in now if isinstance(line.get("inventory"), dict)):
         assert {pod.pop("reservation") for pod in inventory["pods"].values()} == {""}
         assert {pod.pop("deleted") for pod in inventory["pods"].values()} == {False}
+        assert [claim.pop("watched") for claim in inventory["claims"]] == [[]] * len(inventory["claims"])
     for gpu in (sample["gpu"] for line in now for sample in line.get("gpus", ())):
         assert msgspec.convert(gpu.pop("hardware"), Hardware) == Hardware()
         assert gpu["health"].pop("memory_temperature_celsius") is None
