@@ -24,7 +24,7 @@ from exporter.objects.claim import ClaimedUuids, ClaimObject, declared_claim, wi
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 """Of resource.k8s.io: 1.34, 1.33, 1.32."""
 MOST = 256
-"""Claims of one pod that are read. Each is a request a minute, and the claims of other pods wait for them."""
+"""Claims of one pod that are read, one after the other: the claims of other pods wait for them."""
 SELDOM = 600.0
 """Seconds until an allocated claim is read again."""
 

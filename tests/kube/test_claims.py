@@ -185,7 +185,7 @@ async def test_a_broken_claim_costs_itself(tmp_path: Path) -> None:
 
 
 def test_of_a_pod_with_thousands_of_claims_some_are_read() -> None:
-    """Each is a request a minute, and the claims of other pods wait for them. Those that containers use come first."""
+    """The claims of other pods wait for them. Those that containers use come first."""
     names = {f"c{number}": f"claim-{number}" for number in range(5000)} | {"": "of-the-scheduler", "used": "mine"}
     many = replace(pod("u0", **names), containers=(DeclaredContainer("main", claims=(ClaimUse("used"),)),))
     other = pod("u1", a="shared")
