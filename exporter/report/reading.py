@@ -12,29 +12,40 @@ from collections.abc import Sequence
 from exporter.history.cutting import cut
 from exporter.history.owners import Owners, filled
 from exporter.history.prometheus import History, HistoryError
-from exporter.history.windows import DAY, Window
+from exporter.history.windows import Window
 from exporter.report.copies import ask, found
 from exporter.report.ledger import Ledger, Part
 from exporter.report.names import Gpu, Node, Pod
 from exporter.report.questions import UP, gained_in_gaps, models, owners, scrapes, sizes, sums
 
-SEARCH = 4 * 3600
-"""Seconds between two looks for the first sample."""
+SEARCHED = 16
+"""Parts of the longest time that is searched for the first sample at once: servers limit the range of a query."""
 FEW = 4
 """Pods whose workload changes on one day, above which the parts of the day are hours and no shorter."""
 
 
 async def parts_of(history: History, window: Window) -> list[Window]:
-    """Cut a window into parts, without the time before the first sample. Raises HistoryError, AskError."""
-    parts = list(window.parts())
-    if len(parts) == 1:
-        return parts
-    history.expect(1)
-    first = float("inf")
-    query = f"min_over_time((min(timestamp({UP})))[RANGE:{SEARCH}s])"
-    async for _, rows in history.over(query, window):
-        first = min([first, *(row.value for row in rows)])
-    return [part for part in parts if part.end > first - DAY] or parts[-1:]
+    """
+    Cut a window into parts, without those before the first sample. Raises HistoryError, AskError.
+
+    Each question about a time without samples is followed by one about twice as much. A time with samples is searched
+    anew, from its first part on.
+    """
+    parts, several = list(window.parts()), 1
+    while parts:
+        asked = Window(parts[0].start, parts[:several][-1].end)
+        history.expect(1)
+        if not [row async for _, rows in history.over(f"count(last_over_time({UP}[RANGE]))", asked) for row in rows]:
+            parts, several = parts[several:], min(2 * several, SEARCHED)
+        elif several == 1:
+            return parts
+        else:
+            several = 1
+    raise HistoryError(
+        "this Prometheus has no series of gpusteward in this time",
+        cause="it scrapes no daemon, keeps a shorter time, or another Prometheus does",
+        fix=f"ask it for {UP}, and set --since to a time that it keeps",
+    )
 
 
 async def models_of(history: History, parts: Sequence[Window]) -> set[str]:
@@ -64,8 +75,6 @@ async def read(history: History, parts: Sequence[Window]) -> Ledger:
             await ask(history, gained_in_gaps(copied=copied), window, ledger, part)
         part.allotted.clear()
         part.metered.clear()
-    if not ledger.spans:
-        raise _nothing()
     if not any((*ledger.observed.values(), *ledger.unanswered.values())):
         raise HistoryError(
             "this time has fewer than two samples of gpusteward's counters",
@@ -103,26 +112,3 @@ def _fill(days: Sequence[Part]) -> None:
             part.models |= {gpu: max(found, key=lambda one: (found[one], one)) for gpu, found in part.named.items()}
             last |= part.models
             part.models = dict(last)
-
-
-async def prefix_of(history: History, window: Window) -> str:
-    """Return what precedes the labels of workloads there (`metrics.workload_labels`), by the last pods that it has."""
-    exported = 'label_replace(last_over_time(gpusteward_pod_info[RANGE]), "exported", "yes", "exported_pod", ".+")'
-    for part in reversed(list(window.parts())):
-        history.expect(1)
-        found = [
-            row.labels.get("exported")
-            async for _, rows in history.over(f"count by (exported) ({exported})", part)
-            for row in rows
-        ]
-        if found:
-            return "exported_" if any(found) else ""
-    return ""
-
-
-def _nothing() -> HistoryError:
-    return HistoryError(
-        "this Prometheus has no series of gpusteward in this time",
-        cause="it scrapes no daemon, keeps a shorter time, or another Prometheus does",
-        fix=f"ask it for {UP}, and set --since to a time that it keeps",
-    )

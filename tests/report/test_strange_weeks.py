@@ -14,7 +14,7 @@ import pytest
 
 from exporter.history.prometheus import history_at
 from exporter.history.windows import Window
-from exporter.report.reading import prefix_of
+from exporter.report.reading import parts_of
 from report import week
 from report.days import END, GPU, TRAIN, Sample, Serve, at, hours, labelled, rows
 from report.test_report import CLOSE
@@ -79,13 +79,6 @@ def test_the_labels_of_workloads_may_change_within_the_time(serve: Serve) -> Non
     assert found["team-a"]["allocated_gpu_hours"] == pytest.approx(30, rel=CLOSE)
     assert found["team-a"]["unused_share"] == pytest.approx(1 / 3, abs=CLOSE)
     assert "gpu-system" not in found and "team-a/Job/train" in workloads
-
-
-def test_advise_finds_the_names_of_labels_although_the_last_day_has_no_pod(serve: Serve) -> None:
-    """The last pods decide, not the last day."""
-    busy, empty = replace(GPU, until=START + 20 * HOUR), replace(GPU, boxes=(), since=START + 20 * HOUR + STEP)
-    with serve(labelled(chain(week.samples([busy]), week.samples([empty])), exported)) as report:
-        assert asyncio.run(prefix_of(history_at(report.url), Window(START, END - 0.001))) == "exported_"
 
 
 def test_a_namespace_alone_may_be_overridden(serve: Serve) -> None:
@@ -159,6 +152,32 @@ def test_the_time_before_the_first_sample_is_not_asked_about(serve: Serve) -> No
     assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
     assert f"the oldest sample is of {at(START)[:10]}" in found["notes"][0]
     assert "--since: '9999w' is longer than 1500d" in told
+
+
+def test_a_burst_of_hours_after_days_of_nothing_counts(serve: Serve) -> None:
+    """A pool that is scaled to nothing: the first node is there for short, at any hour, and the next one days later."""
+    first = replace(GPU, since=START + 12 * HOUR + 600, until=START + 15 * HOUR + 3000)
+    then = START + 4 * DAY
+    second = replace(GPU, node="n2", uuid="GPU-2", since=then + 10 * HOUR, until=then + 18 * HOUR)
+    with serve(chain(week.samples([first]), week.samples([second]))) as report:
+        found = report.json("--since", "9d", "--until", at(START + 7 * DAY))
+        early = report.json("--since", "3d", "--until", at(START + 3 * DAY))
+    assert found["total"]["gpu_hours"] == pytest.approx(3 + 40 / 60 + 8, rel=CLOSE)
+    assert early["total"]["gpu_hours"] == pytest.approx(3 + 40 / 60, rel=CLOSE)
+    assert f"the oldest sample is of {at(first.since)}" in found["notes"][0]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 400), (16, 3), (399, 1), (1499, 1)])
+def test_the_first_sample_is_found_with_few_questions(serve: Serve, before: int, after: int) -> None:
+    """Of up to four years one day has samples; the parts begin with it."""
+    asked: list[int] = []
+    with serve(week.samples([replace(GPU, until=START + 6 * HOUR)])) as report:
+        history = history_at(report.url)
+        history.progress = lambda done, _: asked.append(done)
+        window = Window(START - before * DAY - 0.001, START + after * DAY - 0.001)
+        parts = asyncio.run(parts_of(history, window))
+    assert parts[0].start == pytest.approx(START) and len(parts) == after
+    assert asked[-1] <= 16 + before / 16
 
 
 def test_what_no_instance_covers_has_a_price(serve: Serve, tmp_path: Path) -> None:
