@@ -149,9 +149,9 @@ def gpu_bytes(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
     ledger.gpu_bytes[_place(part, labels)] = value
 
 
-def sliced(ledger: Ledger, part: Part, labels: Labels, value: float) -> None:
-    """Add the time of a GPU in MIG mode."""
-    ledger.sliced[_place(part, labels)] += value
+def sliced(_: Ledger, part: Part, labels: Labels, value: float) -> None:
+    """Add the time in which a GPU answered that it is in MIG mode."""
+    part.sliced[_place(part, labels)] += value
 
 
 def model(_: Ledger, part: Part, labels: Labels, value: float) -> None:

@@ -8,10 +8,11 @@ byte-seconds, all else in seconds.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from exporter.history.owners import Owners, Workload
-from exporter.report.names import Gpu, Holder, Node, Place, Pod
+from exporter.report.names import ANY_MODEL, SLICED, Gpu, Holder, Node, Place, Pod
 
 PARTS = ("containers", "free", "reserved", "ghost", "host", "unattributed", "unknown")
 """The parts of `gpusteward_device_memory_byte_seconds_total`."""
@@ -44,13 +45,14 @@ class Part:
     Attributes:
         start, end: Unix seconds.
         scraped: seconds with samples of each node, by the labels that tell copies of a series apart.
-        alive, present: seconds with samples of each node and of each device, copies counted once.
+        alive, present: seconds with samples of each node and of each device or `SLICED`, copies counted once.
         seen: the time between the first and the last sample of each node.
         counted: seconds that the counters of each device counted.
         sizes, looks: the sum of the bytes of each device over its samples, and the number of these.
         allotted, metered: the number of samples of each container's allocation, and of its SMs.
         handed: of `Ledger.allocated`, what was handed out of each device in this part; `read` is its observed time.
         owners, workloads: samples of each pod by workload, and the workload that counts.
+        sliced: seconds in which a GPU answered that it is in MIG mode.
         sources: the copies of each GPU's series, asked for where a node has several.
         named, models: samples of each GPU by model, and the model that counts.
     """
@@ -68,6 +70,7 @@ class Part:
     metered: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
     handed: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     read: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
+    sliced: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     owners: Owners[Node, Pod] = field(default_factory=Owners)
     workloads: dict[Pod, Workload] = field(default_factory=dict)
     sources: dict[Gpu, set[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(set))
@@ -97,8 +100,7 @@ class Ledger:
         parts: byte-seconds of each device by part.
         observed, unanswered: GPU time in which the driver answered for a device, and in which it did not.
         silent: `unanswered` in byte-seconds of the device.
-        sliced: seconds in which a GPU was in MIG mode.
-        spans, lives: the time of each node's samples, and of each device's, whatever its model is called.
+        spans, lives: the time of each node's samples, and of each device's, or `SLICED`, whatever its model is called.
         allocated, sm: GPU time of each container; its byte-seconds are in `memory`.
         unmetered: of `allocated`, the time without a figure of the SMs.
         excess: of `sm`, what exceeded the allocation at its time, by steps of `EVERY` seconds.
@@ -116,7 +118,6 @@ class Ledger:
     observed: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     unanswered: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     silent: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
-    sliced: dict[Place, float] = field(default_factory=lambda: defaultdict(float))
     spans: dict[Node, Span] = field(default_factory=lambda: defaultdict(Span))
     lives: dict[Place, Span] = field(default_factory=lambda: defaultdict(Span))
     allocated: dict[Holder, float] = field(default_factory=lambda: defaultdict(float))
@@ -150,25 +151,32 @@ class Ledger:
         known = max(0.0, self.allocated.get(holder, 0.0) - self.unmetered.get(holder, 0.0))
         return min(known, max(0.0, known - self.sm.get(holder, 0.0) + self.excess.get(holder, 0.0)))
 
+    def there(self, part: Part, place: Place) -> float:
+        """
+        Return the seconds of a device in a part of the window, between its first and its last sample.
+
+        A device that was not there while its node had samples is not missing: its GPU was replaced, or cut into other
+        MIG instances.
+        """
+        life, node = self.lives.get(place.nameless), self.spans.get(place.node)
+        if life is None or node is None:
+            return 0.0
+        gap = max(0.0, node.within(part.start, part.end) - part.alive.get(place.node, 0.0))
+        seconds = life.within(max(part.start, node.first), min(part.end, node.last))
+        return min(seconds, part.present.get(place, 0.0) + gap)
+
     def missing(self, place: Place) -> tuple[float, float]:
         """
         Return the time without samples of a device, between its first and its last one: GPU time, and byte-seconds.
 
-        A device that was not there while its node had samples is not missing: its GPU was replaced, or cut into other
-        MIG instances. What a device did not count while it was there is missing: the gap was short.
+        What a device did not count while it was there is missing: the gap was short.
         """
-        life, node = self.lives.get(place.nameless), self.spans.get(place.node)
-        if life is None or node is None:
-            return 0.0, 0.0
         seconds = size = 0.0
         for day in self.days:
             if day.models.get(place.gpu, place.model) != place.model:
                 continue
-            first, last = max(day.start, node.first), min(day.end, node.last)
-            gap = max(0.0, node.within(day.start, day.end) - day.alive.get(place.node, 0.0))
-            there = min(life.within(first, last), day.present.get(place, 0.0) + gap)
             # What follows the last sample of a day is counted on the next one, so a day may be above its time.
-            lost = there - day.counted.get(place, 0.0)
+            lost = self.there(day, place) - day.counted.get(place, 0.0)
             seconds += lost * self.weight(day, place)
             size += lost * self.size(day, place)
         return max(0.0, seconds), max(0.0, size)
@@ -191,10 +199,33 @@ class Ledger:
         """All models that a GPU had."""
         return {model for day in self.days for model in day.models.values()}
 
-    def uncovered(self) -> dict[Place, float]:
-        """Return the seconds of each whole GPU in MIG mode that no instance covered."""
-        covered: dict[Place, float] = defaultdict(float)
-        for place in self.capacity:
-            counted = self.observed.get(place, 0.0) + self.unanswered.get(place, 0.0)
-            covered[place.whole] += counted if place.instance else 0.0
-        return {gpu: max(0.0, seconds - covered.get(gpu, 0.0)) for gpu, seconds in self.sliced.items()}
+    def uncovered(self) -> dict[Place, tuple[float, float]]:
+        """
+        Return the seconds of each whole GPU in MIG mode that no instance covered.
+
+        First those in which the GPU answered, then those in which it did not, or which are without samples.
+        """
+        instances: dict[Gpu, list[str]] = defaultdict(list)
+        for place in self.lives:
+            if place.instance:
+                instances[place.gpu].append(place.instance)
+        found: dict[Place, tuple[float, float]] = {}
+        for day in self.days:
+            for gpu, names in instances.items():
+                sliced = Place(*gpu, SLICED, day.models.get(gpu, ANY_MODEL))
+                known, unknown = found.get(sliced.whole, (0.0, 0.0))
+                bare, silent = self._rest(day, sliced, [sliced.part(name) for name in names if name != SLICED])
+                found[sliced.whole] = known + bare, unknown + silent
+        return found
+
+    def _rest(self, part: Part, sliced: Place, instances: Sequence[Place]) -> tuple[float, float]:
+        """Return what instances leave of their GPU in a part of the window: while it answered, and else."""
+        weights = [self.weight(part, one) for one in instances]
+        read = [part.read.get(one, 0.0) for one in instances]
+        there = self.there(part, sliced)
+        rest = there - sum(self.there(part, one) * weight for one, weight in zip(instances, weights, strict=True))
+        # While Prometheus is down, the counters of instances go on, and show afterwards how long the GPU answered.
+        counted = (seconds / weight for seconds, weight in zip(read, weights, strict=True) if weight)
+        answered = max([part.sliced.get(sliced.whole, 0.0), *counted])
+        bare = max(0.0, min(rest, answered - sum(read)))
+        return bare, max(0.0, rest - bare)

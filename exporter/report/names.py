@@ -12,6 +12,8 @@ from typing import NamedTuple
 from exporter.history.owners import Workload
 
 ANY_MODEL = "unknown model"
+SLICED = "sliced"
+"""In place of a MIG instance: the whole GPU for as long as it is in MIG mode, with what no instance covers."""
 
 
 class Node(NamedTuple):
@@ -29,7 +31,7 @@ class Gpu(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A device: a GPU, or a MIG instance of it (`instance` is empty for a whole GPU)."""
+    """A device: a GPU, or a MIG instance of it (`instance` is empty for a whole GPU; see also `SLICED`)."""
 
     node: Node
     uuid: str
@@ -45,6 +47,10 @@ class Place(NamedTuple):
     def whole(self) -> "Place":
         """The GPU that it is, or is a part of, as a device."""
         return self._replace(instance="")
+
+    def part(self, instance: str) -> "Place":
+        """Return an instance of the same GPU."""
+        return self._replace(instance=instance)
 
     @property
     def nameless(self) -> "Place":

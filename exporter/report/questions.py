@@ -14,6 +14,7 @@ from exporter.report import entering as to
 from exporter.report.entering import COPY_LABELS, Enter
 from exporter.report.growth import grown, late
 from exporter.report.ledger import EVERY
+from exporter.report.names import SLICED
 
 UP = "gpusteward_snapshot_timestamp_seconds"
 _NODE = "cluster, node"
@@ -22,6 +23,10 @@ _POD = "namespace, pod, exported_namespace, exported_pod"
 _ON_DEVICE = f"{_DEVICE}, {_POD}"
 _HOLDER = f"{_ON_DEVICE}, container, exported_container"
 _GRID = f"[RANGE:{EVERY}s]"
+_COUNTED, _MIG = "gpusteward_device_observed_seconds_total", 'gpusteward_gpu_info{mig="true"}'
+_CUT = f'group by ({_NODE}, uuid) ({_MIG} or {_COUNTED}{{gpu_instance!=""}})'
+_SLICED = f'label_replace({_CUT}, "gpu_instance", "{SLICED}", "", "")'
+"""A GPU in MIG mode. While its driver does not answer, only the counters of its instances are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def owners() -> tuple[Question, ...]:
 def devices() -> Question:
     """Ask which copies of series each GPU has."""
     by = f"{_NODE}, uuid, {', '.join(COPY_LABELS)}"
-    return Question(f"group by ({by}) (last_over_time(gpusteward_device_observed_seconds_total[RANGE]))", to.source)
+    return Question(f"group by ({by}) (last_over_time({_COUNTED}[RANGE]))", to.source)
 
 
 def sizes() -> tuple[Question, ...]:
@@ -83,16 +88,16 @@ def sums(*, copied: bool) -> tuple[Question, ...]:
     def rate(name: str) -> str:
         return _summed(_HOLDER, f"rate(gpusteward_{name}[{EVERY}s])", copied=copied)
 
-    there = f"group by ({_DEVICE}) (gpusteward_device_observed_seconds_total)"
+    there = f"(group by ({_DEVICE}) ({_COUNTED}) or {_SLICED})"
     excess = f"({rate('container_sm_seconds_total')} - {rate('container_allocated_seconds_total')}) > 0"
-    sliced = f'(group by ({_NODE}, uuid) (gpusteward_gpu_info{{mig="true"}})){_GRID}'
+    sliced = f"(group by ({_NODE}, uuid) ({_MIG})){_GRID}"
     return (
         Question(grew(f"{_DEVICE}, part", "device_memory_byte_seconds_total"), to.memory),
         Question(grew(_DEVICE, "device_observed_seconds_total"), to.observed),
         Question(grew(_DEVICE, "device_unknown_seconds_total"), to.unanswered),
-        Question(f"count_over_time(({there}){_GRID}) * {EVERY}", to.present),
-        Question(f"min_over_time((time() * ({there})){_GRID})", to.device_first),
-        Question(f"max_over_time((time() * ({there})){_GRID})", to.device_last),
+        Question(f"count_over_time({there}{_GRID}) * {EVERY}", to.present),
+        Question(f"min_over_time((time() * {there}){_GRID})", to.device_first),
+        Question(f"max_over_time((time() * {there}){_GRID})", to.device_last),
         Question(f"sum by ({_NODE}, uuid) (count_over_time({sliced})) * {EVERY}", to.sliced),
         *_samples(),
         Question(grew(_HOLDER, "container_allocated_seconds_total"), to.allocated),

@@ -189,18 +189,20 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, notes: Iterable[str
         total.capacity += answered + silent
         if (name := named.of_place(place)) is not None:
             group(name).capacity += answered + silent
-    for gpu, seconds in ledger.uncovered().items():
-        bare, bare_cost = bare + seconds, bare_cost + seconds * (price(gpu) if seconds else 0.0)
-        total.capacity += seconds
+    uncovered = ledger.uncovered()
+    for gpu, (seconds, silent) in uncovered.items():
+        bare, unknown = bare + seconds, unknown + silent
+        bare_cost += seconds * (price(gpu) if seconds else 0.0)
+        total.capacity += seconds + silent
         if (name := named.of_place(gpu)) is not None:
-            group(name).capacity += seconds
+            group(name).capacity += seconds + silent
     stood = (Idle(*key, *amounts) for key, amounts in idle.items() if amounts[1])
     worst = sorted(stood, key=lambda one: (-one.cost, -one.idle, one.cluster, one.namespace, one.workload))
     return Report(
         by=by,
         currency=prices.currency if prices else "",
         priced=prices is not None,
-        gpus=len({place.gpu for place in (*ledger.capacity, *ledger.sliced)}),
+        gpus=len({place.gpu for place in (*ledger.capacity, *uncovered)}),
         nodes=len(ledger.spans),
         clusters=named.many,
         memory=memory_of(ledger),

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from enforcer.cli import main
 from exporter.history.windows import Window, window_of
 from exporter.report.ledger import EVERY, PARTS, Ledger, Part
-from exporter.report.names import Holder, Node, Place
+from exporter.report.names import SLICED, Holder, Node, Place
 from exporter.report.rendering import percentages
 from exporter.report.summary import By, Prices, memory_of, summarize
 from patience import PATIENCE
@@ -342,7 +342,9 @@ def ledgers(draw: st.DrawFn) -> Ledger:
         first = draw(seconds)
         for span in (ledger.spans[place.node], ledger.lives[place]):
             span.widen(first, first + draw(seconds))
-        ledger.sliced[place.whole] = draw(seconds) if place.instance else 0.0
+        if place.instance:
+            ledger.days[0].sliced[place.whole] = draw(seconds)
+            ledger.lives[place.part(SLICED).nameless].widen(first, first + draw(seconds))
         for part in draw(st.sets(st.sampled_from(PARTS))):
             ledger.parts[place][part] = draw(seconds)
     for number in range(draw(st.integers(0, 4))):

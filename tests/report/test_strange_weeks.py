@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -12,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.history.prometheus import history_at
-from exporter.history.windows import Window
-from exporter.report.reading import parts_of
 from report import week
 from report.days import END, GPU, TRAIN, Sample, Serve, at, hours, labelled, rows
 from report.test_report import CLOSE
-from report.week import DAY, GIB, HOUR, START, STEP, Box, Device
+from report.week import DAY, GIB, HOUR, START, STEP, Box
 
 pytestmark = pytest.mark.prometheus
 
@@ -38,22 +32,6 @@ def exported(labels: dict[str, str], _: int = 0, *, only: str = "") -> dict[str,
                 labels[f"exported_{name}"] = labels[name]
             labels[name] = own
     return labels
-
-
-def test_a_gpu_that_was_replaced_or_cut_into_instances_is_not_missing(serve: Serve) -> None:
-    """A device counts from its own first to its own last sample; the node's gap of three hours is missing for all."""
-    noon = START + DAY + 12 * HOUR
-    dead = range(START + 6 * HOUR, START + 9 * HOUR)
-    whole = Device("n3", "GPU-9", "NVIDIA H100", 80 * GIB, 80 * GIB, (), until=noon, dead=dead)
-    parts = [replace(whole, size=40 * GIB, since=noon, until=END, instance=one, dead=range(0)) for one in "12"]
-    old = replace(whole, uuid="GPU-old")
-    new = replace(whole, uuid="GPU-new", since=noon, until=END, dead=range(0))
-    with serve(chain.from_iterable(week.samples([one]) for one in (whole, *parts, old, new))) as report:
-        found = report.json()
-    memory = hours(found)
-    assert memory["no samples"] == pytest.approx(2 * 80 * 3, abs=80 * 2 * 2 * STEP / HOUR)
-    assert sum(memory.values()) == pytest.approx(2 * 80 * 48, rel=CLOSE)
-    assert found["total"]["gpu_hours"] == pytest.approx(2 * 48, rel=CLOSE)
 
 
 def test_a_clock_that_was_wrong_once_changes_nothing(serve: Serve) -> None:
@@ -144,61 +122,6 @@ def test_memory_that_nobody_could_see_is_not_unused(serve: Serve) -> None:
     assert row["declared_gib_hours"] == pytest.approx(60 * 24, rel=2 * CLOSE)
 
 
-def test_the_time_before_the_first_sample_is_not_asked_about(serve: Serve) -> None:
-    """Four years cost little more than two days, and a note has the date. Longer is refused."""
-    with serve(week.samples([GPU])) as report:
-        found = report.json("--since", "1400d")
-        told = report("--since", "9999w", code=2)
-    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
-    assert f"the oldest sample is of {at(START)[:10]}" in found["notes"][0]
-    assert "--since: '9999w' is longer than 1500d" in told
-
-
-def test_a_burst_of_hours_after_days_of_nothing_counts(serve: Serve) -> None:
-    """A pool that is scaled to nothing: the first node is there for short, at any hour, and the next one days later."""
-    first = replace(GPU, since=START + 12 * HOUR + 600, until=START + 15 * HOUR + 3000)
-    then = START + 4 * DAY
-    second = replace(GPU, node="n2", uuid="GPU-2", since=then + 10 * HOUR, until=then + 18 * HOUR)
-    with serve(chain(week.samples([first]), week.samples([second]))) as report:
-        found = report.json("--since", "9d", "--until", at(START + 7 * DAY))
-        early = report.json("--since", "3d", "--until", at(START + 3 * DAY))
-    assert found["total"]["gpu_hours"] == pytest.approx(3 + 40 / 60 + 8, rel=CLOSE)
-    assert early["total"]["gpu_hours"] == pytest.approx(3 + 40 / 60, rel=CLOSE)
-    assert f"the oldest sample is of {at(first.since)}" in found["notes"][0]
-
-
-@pytest.mark.parametrize(("before", "after"), [(0, 400), (16, 3), (399, 1), (1499, 1)])
-def test_the_first_sample_is_found_with_few_questions(serve: Serve, before: int, after: int) -> None:
-    """Of up to four years one day has samples; the parts begin with it."""
-    asked: list[int] = []
-    with serve(week.samples([replace(GPU, until=START + 6 * HOUR)])) as report:
-        history = history_at(report.url)
-        history.progress = lambda done, _: asked.append(done)
-        window = Window(START - before * DAY - 0.001, START + after * DAY - 0.001)
-        parts = asyncio.run(parts_of(history, window))
-    assert parts[0].start == pytest.approx(START) and len(parts) == after
-    assert asked[-1] <= 16 + before / 16
-
-
-def test_what_no_instance_covers_has_a_price(serve: Serve, tmp_path: Path) -> None:
-    """The rows add up to the price of the fleet, in JSON, CSV and text; no row of the CSV is a sum of others."""
-    prices = tmp_path / "prices.yaml"
-    prices.write_text('currency: "EUR\\u001b[2J"\ngpu_hour: {NVIDIA H100: 2, NVIDIA B200: 9}\n')
-    half = replace(GPU, instance="1", size=40 * GIB)
-    with serve(week.samples([half])) as report:
-        found = report.json("--prices", str(prices))
-        lines = list(csv.DictReader(io.StringIO(report("--prices", str(prices), "--csv"))))
-        text = report("--prices", str(prices))
-    assert rows(found)["(no MIG instance)"]["cost"] == pytest.approx(48, rel=2 * CLOSE)
-    assert found["total"]["cost"] == pytest.approx(96, rel=2 * CLOSE)
-    assert sum(float(line["cost"] or 0) for line in lines) == pytest.approx(found["total"]["cost"])
-    assert sum(float(line["gpu_hours"]) for line in lines) == pytest.approx(48, rel=2 * CLOSE)
-    names = [line.split()[0] for line in text.split("\n\n")[2].splitlines()]
-    assert names.index("allocated") < names.index("(no") < names.index("total")
-    assert "price of NVIDIA B200: no such model in this time" in found["notes"]
-    assert "\x1b" not in text and "(2d)" in text
-
-
 def test_all_models_without_a_price_are_named_first(serve: Serve, tmp_path: Path) -> None:
     """One run tells all that is missing in the file."""
     prices = tmp_path / "prices.yaml"
@@ -217,13 +140,6 @@ def test_idle_allocations_of_several_clusters_have_theirs(serve: Serve) -> None:
     assert "a/team-a/Job/train  main" in text and "b/team-a/Job/train  main" in text
 
 
-def test_a_time_shorter_than_two_scrapes_is_said(serve: Serve) -> None:
-    """No table of zeros."""
-    with serve(week.samples([GPU])) as report:
-        told = report("--since", "10m", "--until", at(START + 180), code=1)
-    assert "fewer than two samples" in told and "fix: set --since to a longer time" in told
-
-
 def test_an_idle_allocation_is_compared_with_all_that_its_workload_was_allocated(serve: Serve) -> None:
     """Also with GPUs and replicas that were used all the time, and with those of unknown use."""
     pair = [replace(GPU, uuid=f"GPU-{busy}", boxes=(replace(TRAIN, sm=float(busy)),)) for busy in (0, 1)]
@@ -238,23 +154,6 @@ def test_an_idle_allocation_is_compared_with_all_that_its_workload_was_allocated
         assert found[workload]["allocated_gpu_hours"] == pytest.approx(gpus * 48, rel=CLOSE)
         assert found[workload]["idle_gpu_hours"] == pytest.approx(48, rel=CLOSE)
     assert sorted(line.split()[-1] for line in text.splitlines() if "/Job/" in line) == ["10%", "50%"]
-
-
-def test_an_id_of_a_mig_instance_that_is_reused_has_the_size_of_its_time(serve: Serve) -> None:
-    """Days of 40 GiB and days of 10 GiB count as such, also if it changes at noon; the days add up to the whole."""
-    noon = START + 36 * HOUR
-    large = replace(GPU, instance="5", size=40 * GIB, gpu_size=80 * GIB, until=noon, boxes=(replace(TRAIN, held=0),))
-    small = replace(large, size=10 * GIB, since=noon + STEP, until=END)
-    with serve(chain.from_iterable(week.samples([one]) for one in (large, small))) as report:
-        found = report.json("--by", "workload")
-        days = [report.json("--since", "1d", "--until", at(START + day * DAY), "--by", "workload") for day in (1, 2)]
-    row = rows(found)["team-a/Job/train"]
-    assert row["allocated_gpu_hours"] == pytest.approx(36 / 2 + 12 / 8, rel=CLOSE)
-    assert row["idle_gpu_hours"] == pytest.approx((36 / 2 + 12 / 8) / 2, rel=CLOSE)
-    assert rows(found)["(no MIG instance)"]["gpu_hours"] == pytest.approx(36 / 2 + 12 * 7 / 8, rel=2 * CLOSE)
-    for part in ("team-a/Job/train", "(no MIG instance)"):
-        alone = sum(rows(day)[part]["gpu_hours"] for day in days)
-        assert alone == pytest.approx(rows(found)[part]["gpu_hours"], rel=CLOSE)
 
 
 @pytest.mark.parametrize("known", [DAY, 12 * HOUR])

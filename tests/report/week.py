@@ -109,13 +109,9 @@ def samples(devices: Iterable[Device] = DEVICES) -> Iterator[tuple[str, Labels, 
                 yield name, labels, at, value
             gpu = where[:1] + where[1:3]
             yield "gpusteward_snapshot_timestamp_seconds", where[:1], at, at
-            yield (
-                "gpusteward_gpu_info",
-                (*gpu, ("model", device.model), ("mig", str(bool(device.instance)).lower())),
-                at,
-                1,
-            )
             if answers:
+                described = (("model", device.model), ("mig", str(bool(device.instance)).lower()))
+                yield "gpusteward_gpu_info", (*gpu, *described), at, 1
                 yield "gpusteward_gpu_memory_total_bytes", gpu, at, device.gpu_size
                 yield "gpusteward_device_memory_total_bytes", where, at, device.size
             for box in device.boxes:
