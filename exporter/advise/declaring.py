@@ -64,7 +64,7 @@ def declared(
     Args:
         catalogue: of sharing systems.
         system, source, scope: of the present declaration; empty without one.
-        container: its name.
+        container: its name; empty for a sandboxed pod, whose limits can only be those of the whole pod.
         limit: bytes on each device.
         device: memory of the device in bytes; None if unknown.
         devices: how many devices a pod has.
@@ -85,6 +85,9 @@ def declared(
         return words.format(quantity(limit)) if small else None
     if words:
         return words
+    if not container:
+        whole_pod = f"declare {quantity(limit)} for the whole pod"
+        return f"{whole_pod}: metrics name no container of it, as of a sandboxed pod (gVisor, Kata)"
     if row is None and scope == Scope.POD:
         return f"declare {quantity(limit)} for the whole pod: gpusteward's annotation is of one container"
     if system and present is not None and limit > present and stays(chosen, row, source):

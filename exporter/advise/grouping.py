@@ -5,7 +5,7 @@ What comes in: `Notes`. What goes out: one `Seen` per workload and container, or
 the whole pod.
 
 The rule: clusters stay apart. A limit for the pod concerns what its containers hold together: their peaks are added,
-which is at least what they held at once.
+which is at least what they held at once. A sandboxed pod (gVisor, Kata) has readings of the whole pod alone.
 """
 
 from collections import defaultdict
@@ -26,7 +26,8 @@ class Target(NamedTuple):
     """
     A container name of a workload; of a pod without one, and of a static pod, the pod is the workload.
 
-    `kind` of a static pod is "StaticPod"; `container` is empty where the limit is the whole pod's.
+    `kind` of a static pod is "StaticPod"; `container` is empty where the limit is the whole pod's, and for a
+    sandboxed pod.
     """
 
     cluster: str
@@ -66,7 +67,8 @@ class Seen:
 
     Attributes:
         devices: the most that one container of it, or one pod, had.
-        container: the name that a patch needs; of several containers with one limit, that with the largest peak.
+        container: the name that a patch needs; of several containers with one limit, that with the largest peak. Empty
+            for a sandboxed pod.
     """
 
     target: Target
@@ -78,10 +80,12 @@ class Seen:
 def grouped(notes: Notes, wanted: Wanted) -> list[Seen]:
     """Group everything that has readings."""
     of_pods = {_workload(box.pod) for box, one in notes.series.items() if one.scope == Scope.POD}
+    # Readings without a container beside others of the pod are of its first moments: its status came later.
+    named = {box.pod for box, one in notes.series.items() if one.days and box.container}
     boxes: dict[Target, dict[Box, Series]] = defaultdict(dict)
     names: dict[Target, dict[str, float]] = defaultdict(dict)
     for box, series in notes.series.items():
-        if not series.days or not box.container:
+        if not series.days or (not box.container and box.pod in named):
             continue
         workload = _workload(box.pod)
         target = Target(*workload, "" if workload in of_pods else box.container)
@@ -90,7 +94,7 @@ def grouped(notes: Notes, wanted: Wanted) -> list[Seen]:
         names[target][box.container] = max(names[target].get(box.container, 0.0), series.peak)
         place = box._replace(container=target.container)
         together = boxes[target].setdefault(place, _series(notes, place))
-        if not target.container:
+        if place != box:
             _add(together, series)
     return [_seen(notes, target, boxes[target], names[target]) for target in sorted(boxes)]
 
@@ -124,7 +128,7 @@ def _seen(notes: Notes, target: Target, boxes: dict[Box, Series], names: dict[st
         _of_claim(series, notes.claims.get((box.pod.namespace, box.device), {}))
         series.acted = any((box.pod, name) in notes.actions for name in _names(box, names))
         devices[box.pod] += 1
-    container = max(names, key=lambda name: (names[name], name))
+    container = max(names, key=lambda name: (name != "", names[name], name))
     return Seen(target, observed(boxes.values()), max(devices.values()), container)
 
 

@@ -166,6 +166,34 @@ def test_pods_on_gpus_of_several_sizes_get_a_limit(advise: Ask) -> None:
     assert "33.00Gi does not fit on devices of 24.00Gi" in one["remarks"]
 
 
+@pytest.mark.prometheus
+def test_a_sandboxed_pod_is_one_row_without_a_container(tmp_path: Path) -> None:
+    """Its memory has no container. Memory of the first moments of another pod has none either, and is no row."""
+    boxes = (
+        Box("sandboxed", container="", held=lambda _: 30 * GIB, kind="StatefulSet"),
+        Box("shared", container="", held=lambda _: 12 * GIB, pod_limit=16 * GIB, declaration=GPUSHARE),
+        Box("claimed", container="", held=lambda _: 9 * GIB, claim="own"),
+        Box("train", held=lambda _: 20 * GIB),
+    )
+    first = samples([Box("train", container="", held=lambda _: 5 * GIB)])
+    lagging = (one for one in first if one[0] == "gpusteward_container_memory_used_bytes" and one[2] < START + DAY // 2)
+    with asking(tmp_path, blocks(tmp_path, (*samples(boxes), *lagging))) as ask:
+        answers = {one["workload"]: one for one in found(ask("team-a", "--json"))}
+        text = ask("team-a/StatefulSet/sandboxed").stdout
+    rows = {name: (one["container"], one["advised_bytes"]) for name, one in answers.items()}
+    assert rows == {
+        "claimed": ("", 10 * GIB),
+        "sandboxed": ("", 33 * GIB),
+        "shared": ("", 13.25 * GIB),
+        "train": ("main", 22 * GIB),
+    }
+    whole = "declare 33Gi for the whole pod: metrics name no container of it, as of a sandboxed pod (gVisor, Kata)"
+    assert answers["sandboxed"]["remarks"] == [whole]
+    assert answers["claimed"]["remarks"] == ["ask for 10Gi of memory in the capacity of the ResourceClaim"]
+    assert {name for name, one in answers.items() if one["patch"] is not None} == {"train"}
+    assert f"team-a/StatefulSet/sandboxed: its peak in 4 days, and 10% more\n  {whole}\n" in text
+
+
 def of_daemon(*names: str) -> Callable[[Labels], Labels]:
     """What a scrape without honor_labels makes of the labels of workloads: those of the daemon's pod win."""
     daemon = {"namespace": "gpusteward", "pod": "gpusteward-x7k2p", "container": "exporter"}
