@@ -48,16 +48,7 @@ class Wanted(NamedTuple):
 
     def has(self, target: Target) -> bool:
         """Whether a target is wanted."""
-        return all(
-            wanted is None or wanted == found
-            for wanted, found in (
-                (self.cluster, target.cluster),
-                (self.namespace, target.namespace),
-                (self.kind, target.kind),
-                (self.workload, target.workload),
-                (self.container, target.container),
-            )
-        )
+        return all(one in (None, found) for one, found in zip(self, target, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
