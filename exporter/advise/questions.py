@@ -15,11 +15,11 @@ from exporter.advise.notes import Enter, PodName
 from exporter.history.owners import Owners, Workload
 from exporter.history.prometheus import History
 from exporter.history.windows import Window
+from exporter.report.questions import UP
 
 OF_WORKLOADS = ("namespace", "pod", "container")
 """Labels that a scrape may override."""
 PREFIX = "exported_"
-UP = "gpusteward_snapshot_timestamp_seconds"
 USED = "gpusteward_container_memory_used_bytes"
 
 
