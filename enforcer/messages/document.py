@@ -136,7 +136,8 @@ def _line(holder: Standing, more: Outlook) -> str:
             remedy = f" ({why[0]}): {more.remedy}" if more.remedy else ""
             about += f", no action follows: {why[1]}{remedy}"
         elif why is None and holder.rung is not None and (due_in := _due_in(holder)):
-            about += f", {holder.rung} in {duration(due_in)} at the earliest"
+            victim = f" {holder.pod}" if holder.claim else ""  # of the pods that share a claim
+            about += f", {holder.rung}{victim} in {duration(due_in)} at the earliest"
     until = " until the labels of its namespace are read" if more.unread else ""
     return f"{about} [mode {holder.mode}{until}]"
 

@@ -294,12 +294,17 @@ class Decider:
         return document.preview(preview(seen, rules, self._history), self._offset, self._outlook)
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
-        """Describe the states of a pod's limit holders."""
-        if self._verdict is None:
+        """Describe the states of a pod's limit holders, and of the claims that it shares with other pods."""
+        if self._verdict is None or self._snapshot is None:
             return []
         offset, at = self._offset, self._verdict.at.monotonic + self._offset
-        mine = [holder for holder in self.judged() if holder.key.pod_uid == pod]
-        return [document.standing(holder, offset, at, self._outlook(holder)) for holder in mine]
+        declared = [limit for limit in self._snapshot.limits if limit.pod_uid == pod]
+        claims = {(limit.claim, limit.device) for limit in declared if limit.claim}
+        return [
+            document.standing(holder, offset, at, self._outlook(holder))
+            for holder in self.judged()
+            if holder.key.pod_uid == pod or (holder.claim, holder.device) in claims  # a shared claim's key names no pod
+        ]
 
     def _outlook(self, holder: Standing) -> Outlook:
         assert self._snapshot is not None  # noqa: S101  (a state is made of a snapshot)

@@ -227,11 +227,13 @@ class Standing(Owned, frozen=True, kw_only=True):
     """
     The policy's state of a limit holder, as far as clients read it.
 
-    `next` is the action that follows at `due_at`. `over_seconds` is the counted time, at most `capacity_seconds`.
+    `pod_uid` is null of a claim that several pods share; `pod` is then the pod that is acted on. `next` is the action
+    that follows at `due_at`. `over_seconds` is the counted time, at most `capacity_seconds`.
     `prevented` says why no action follows.
     """
 
     container_id: str | None = None
+    claim: str = ""
     uuid: str
     gpu_instance: Whole | None = None
     state: str

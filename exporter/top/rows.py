@@ -137,7 +137,7 @@ class _Node:
     def container(self, container: Container, device: Device, inset: int) -> Row:
         declared = [limit for limit in self.limits.get(container.device, ()) if _about(limit, container)]
         standing = max(
-            (entry for entry in self.standings.get(container.device, ()) if _judges(entry, container)),
+            (entry for entry in self.standings.get(container.device, ()) if _judges(entry, container, declared)),
             key=lambda entry: URGENT.index(entry.state) if entry.state in URGENT else len(URGENT),
             default=None,
         )
@@ -173,7 +173,8 @@ class _Node:
             yield clean(standing.reason)
         yield from _grace(standing)
         if standing.next is not None and standing.state not in _NOTHING_FOLLOWS:
-            yield f"then {clean(standing.next)}"
+            victim = f" {clean(standing.pod)}" if standing.claim and standing.pod else ""
+            yield f"then {clean(standing.next)}{victim}"
 
 
 def _health(gpu: Gpu, device: Device, now: float) -> Iterator[str]:
@@ -259,7 +260,10 @@ def _about(limit: Limit, container: Container) -> bool:
     return _same_pod(limit, container) and limit.container in ("", container.container)
 
 
-def _judges(standing: Standing, container: Container) -> bool:
+def _judges(standing: Standing, container: Container, declared: Iterable[Limit]) -> bool:
+    """Whether the state is that of the container, of its pod, or of a claim that its pod has a limit of."""
+    if standing.claim and standing.pod_uid is None:
+        return any(limit.claim == standing.claim for limit in declared)
     if standing.pod_uid != container.pod_uid:
         return False
     its_own = (standing.container, standing.container_id) == (container.container, container.container_id)

@@ -215,6 +215,21 @@ def test_who_asks_about_a_pod_hears_of_it_alone(stage: Stage) -> None:
     assert (meek["pod"], meek["state"], meek["used_bytes"]) == (MEEK.pod, "ok", 2 * GIB)
 
 
+def test_each_pod_of_a_shared_claim_hears_of_the_claim(stage: Stage) -> None:
+    """The state is the claim's, and the action names the pod that it would hit. Other claims are not in the answer."""
+    claim = {"scope": "claim", "claim": "team/shared"}
+    largest, other = Actor("rank-0", 40 * GIB, **claim), Actor("rank-1", 30 * GIB, **claim)  # type: ignore[arg-type]
+    stranger = Actor("alone-0", 1 * GIB, scope="claim", claim="team/own")
+    elsewhere = replace(stranger, pod="rank-2", claim="team/shared", gpu=1)
+    stage.rounds(12, largest, other, stranger, elsewhere, gpus=2)
+    (state,) = stage.judge.standings(largest.pod_uid)
+    assert (state["claim"], state["uuid"], state["pod"], state["state"]) == ("team/shared", "GPU-0", "rank-0", "grace")
+    assert ", evict rank-0 in " in state["text"]
+    assert stage.judge.standings(other.pod_uid) == [state]
+    assert [one["claim"] for one in stage.judge.standings(stranger.pod_uid)] == ["team/own"]
+    assert [one["uuid"] for one in stage.judge.standings(elsewhere.pod_uid)] == ["GPU-1"]
+
+
 def test_what_lacks_is_named_as_in_a_preview(stage: Stage) -> None:
     """Without consent the label is named, before the action is due and afterwards."""
     stage.judge.rules = UNHURRIED

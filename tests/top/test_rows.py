@@ -221,6 +221,24 @@ def test_whose_standing_it_is() -> None:
     assert set(URGENT) == set(State)
 
 
+def test_the_state_of_a_shared_claim_is_that_of_each_of_its_pods() -> None:
+    """On the device of the claim. The action names the pod that it would hit, which may be another one."""
+    pods = [pod(name) for name in ("rank-0", "rank-1", "alone-0")]
+    facts = snapshot(
+        device(gpu(memory=memory(used=3 * GIB)), attributed=3 * GIB),
+        usages=[usage(who, leaf(), GIB) for who in pods],
+        pods=pods,
+        limits=[limit(who, leaf(), GIB, scope="claim", claim="shared") for who in pods[:2]],
+    )
+    claim = {"pod": "rank-0", "pod_uid": None, "container": "", "claim": "team-a/shared"}
+    grace = its("grace", next="evict", due_at=TAKEN_AT + 11, **claim)
+    others = [its("due", **{**claim, "claim": "team-a/another"}), {**its("due", **claim), "uuid": gpu_uuid(1)}]
+    found = shown(facts, judged(grace, *others))
+    for name in ("rank-0", "rank-1"):
+        assert named(found, f"team-a/{name}/main").notes == ("grace 10s", "then evict rank-0", "1.0Gi a claim")
+    assert named(found, "team-a/alone-0/main").notes == ()
+
+
 def test_limits_that_are_not_the_containers_own() -> None:
     """Notes show them with their scope, beside what is wrong with a declaration. The cell stays empty."""
     who = pod()

@@ -299,6 +299,27 @@ async def test_the_state_of_each_container_is_a_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
+async def test_the_state_of_a_shared_claim_is_that_of_each_of_its_pods(tmp_path: Path) -> None:
+    """The tooltip names the pod that the action would hit, which may be another one."""
+    facts = judged()
+    now, (llama, anna, *_) = facts["taken_at"], facts["containers"]
+    places = ("namespace", "pod", "pod_uid", "uuid", "gpu_instance")
+    shares = {"container": "", "claim": "research/shared", "scope": "claim", "memory_bytes": GIB, "problems": []}
+    facts["limits"] += [{**{name: each[name] for name in places}, **shares} for each in (llama, anna)]
+    holder = {**llama, "pod_uid": None, "container": "", "container_id": None}
+    facts["policy"]["standings"] = [
+        standing(holder, "grace", claim="research/shared", due_at=now + 90, next="evict"),
+        standing(holder, "due", claim="research/another"),
+    ]
+    drawing, console = await drawn_from(tmp_path, facts)
+    assert console == ""
+    rows = ("research/llama-0 / main", "notebooks/anna / main", "notebooks/anna / sidecar")
+    for row in rows:
+        assert re.search(rf"{row} GPU 0 [^/]* grace 90 s", words(drawing)), row
+    assert drawing.count("Next: evict llama-0, in 90 s at the earliest.") == len(rows)
+
+
+@pytest.mark.browser
 async def test_a_bar_shows_how_much_of_the_grace_is_used(tmp_path: Path) -> None:
     """Seconds over the limit of those that lead to an action, and what prevents it; no bar at a level of 0."""
     facts = judged()
