@@ -24,7 +24,7 @@ def accused(standings: Iterable[Standing]) -> Iterator[Victim]:
     """Name the containers that may be signalled soon."""
     for standing in standings:
         if standing.state in ACCUSED and (container := standing.victim) is not None:
-            yield standing.key.pod_uid, container.id
+            yield standing.limit.pod_uid, container.id  # the key of a claim that several pods share names no pod
 
 
 def container_of(owner: Owner | None) -> Victim | None:

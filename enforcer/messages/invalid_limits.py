@@ -33,10 +33,11 @@ def invalid_limits(
     A container whose limits are not known in this round, because names are not live, is as it was. A namespace whose
     own mode is below `warn` gets no notice.
     """
-    quiet = {standing.key.pod_uid for standing in standings if standing.mode.rank < Mode.WARN.rank}
+    quiet = {standing.namespace for standing in standings if standing.mode.rank < Mode.WARN.rank}
     limits_of: dict[tuple[PodUid, str], list[Limit]] = defaultdict(list)
     for limit in snapshot.limits:
-        if limit.pod_uid in snapshot.pods and limit.pod_uid not in quiet:
+        pod = snapshot.pods.get(limit.pod_uid)
+        if pod is not None and pod.namespace not in quiet:
             limits_of[limit.pod_uid, limit.container].append(limit)
     kinds = {(container.pod_uid, container.name): container.kind for container in snapshot.containers}
     now = {} if snapshot.names_live else dict(before)

@@ -31,9 +31,11 @@ from enforcer.actions.kill.targets import (
     may_kill,
     pid_of,
 )
-from enforcer.actions.victim import container_of
+from enforcer.actions.victim import accused, container_of
+from enforcer.policy.vocabulary import State
 from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, Owner, PodUid
+from policy.scenes import GIB, Actor, Play
 
 POD, OTHER_POD = PodUid("2c48913c-b29f-11e7-9350-020968147796"), PodUid("a2830d0d-b0f0-4ff0-81b5-0ee4e299cf80")
 MAIN, OTHER = ContainerId("9" * 64), ContainerId("0123456789abcdef" * 4)
@@ -68,6 +70,14 @@ SIGTERM = 1 << (signal.SIGTERM - 1)
 
 def status(*, blocked: int = 0, ignored: int = 0, caught: int = 0, capabilities: int = 0) -> str:
     return STATUS.format(blocked=blocked, ignored=ignored, caught=caught, capabilities=capabilities)
+
+
+def test_the_init_that_a_shared_claim_may_end_is_held() -> None:
+    """It is of the pod that holds most by the claim. An init that is not held cannot be signalled."""
+    claim = {"scope": "claim", "claim": "team/shared"}
+    largest, other = Actor("rank-0", 40 * GIB, **claim), Actor("rank-1", 30 * GIB, **claim)  # type: ignore[arg-type]
+    verdict = Play().until(State.GRACE, largest, other)
+    assert list(accused(verdict.standings)) == [(largest.pod_uid, largest.id)]
 
 
 # --- whose init -------------------------------------------------------------------------------------------------------

@@ -208,6 +208,17 @@ def test_a_declaration_that_cannot_be_used_is_told_from_mode_warn_on(stage: Stag
     assert [one.reason for one in stage.notices] == [EventReason.INVALID]
 
 
+def test_a_namespace_below_warn_gets_no_event_of_a_shared_claim_either(stage: Stage) -> None:
+    """The limit of a claim that several pods share is unusable in each of them."""
+    stage.judge.rules = replace(DRY, mode=Mode.WARN)
+    first = replace(INVALID, scope="claim", claim="team/shared")
+    pods = (first, replace(first, pod="wrong-2"))
+    stage.rounds(3, *pods, namespaces={"team": {"gpusteward.io/mode": "observe"}})
+    assert stage.notices == []
+    stage.rounds(3, *pods, namespaces={"team": CONSENTING})
+    assert [one.reason for one in stage.notices] == [EventReason.INVALID] * 2
+
+
 def test_who_asks_about_a_pod_hears_of_it_alone(stage: Stage) -> None:
     """The answer has the states of that pod's containers, and of no others."""
     stage.rounds(1)
