@@ -12,7 +12,7 @@ import argparse
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 if TYPE_CHECKING:
     from exporter.api.client import Daemon
@@ -52,6 +52,11 @@ def wrong(program: str, problem: Exception | str, code: int = 2) -> int:
     sys.stderr.write("".join(f"{line}\n" for line in lines(program, problem)))
     sys.stderr.flush()
     return code
+
+
+def on_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is a terminal; Python has None for one that was closed at the start."""
+    return stream is not None and stream.isatty()
 
 
 def put(text: str) -> None:

@@ -11,9 +11,10 @@ import os
 import sys
 from functools import partial
 
-from enforcer.commands import Commands
+from enforcer.commands import Commands, on_terminal, put, unwritten
 from exporter.config.arguments import add_flags, chosen
 
+PROGRAM = "gpusteward check"
 USED = (
     *("--node-name", "--node.kubelet-root", "--node.host-root", "--node.trust-pid-namespace", "--devices"),
     *("--names.source", "--names.kubeconfig", "--names.file"),
@@ -63,8 +64,11 @@ def run(namespace: argparse.Namespace) -> int:
         checks = [
             {"check": line.check, "verdict": line.verdict, "message": line.message, "fix": line.fix} for line in lines
         ]
-        sys.stdout.write(json.dumps({"exit_code": code, "checks": checks}, indent=2) + "\n")
+        text = json.dumps({"exit_code": code, "checks": checks}, indent=2) + "\n"
     else:
-        sys.stdout.write(render(lines, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
-    sys.stdout.flush()
+        text = render(lines, colour=on_terminal(sys.stdout) and "NO_COLOR" not in os.environ)
+    try:
+        put(text)
+    except OSError as error:
+        return unwritten(PROGRAM, error) or code
     return code

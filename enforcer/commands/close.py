@@ -12,11 +12,10 @@ import argparse
 import errno
 import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from enforcer.commands import Commands, wrong
+from enforcer.commands import Commands, put, unwritten, wrong
 from exporter.base.problem import Problem
 from exporter.config.arguments import add_flags, chosen
 
@@ -95,13 +94,17 @@ def _await(asked: "Request") -> int:
         withdrawn = asked.withdraw()
     except OSError as error:
         fix = f"rm {asked.path}, or wait a minute: then it is ignored"
-        return wrong(PROGRAM, Problem(f"{what}, and it was not withdrawn", cause=error.strerror or str(error), fix=fix))
+        problem = Problem(f"{what}, and it was not withdrawn", cause=error.strerror or str(error), fix=fix)
+        return wrong(PROGRAM, problem, code)
     if withdrawn or asked.waits:
         left = "it is withdrawn" if withdrawn else "a later request for the same breaker still waits"
         cause = "" if code == INTERRUPTED else "no daemon on this node is armed"
         fix = "look why with gpusteward check, and run this command again when the daemon is armed"
         return wrong(PROGRAM, Problem(f"{what}; {left}", cause=cause, fix=fix), code)
-    sys.stdout.write(f"{asked.path.name}: the daemon took the request, and logs enforcer.breaker_closing\n")
+    try:
+        put(f"{asked.path.name}: the daemon took the request, and logs enforcer.breaker_closing\n")
+    except OSError as error:
+        unwritten(PROGRAM, error)  # the exit code says what became of the request
     return 0
 
 

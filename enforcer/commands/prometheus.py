@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from enforcer.commands import put, unwritten, wrong
+from enforcer.commands import on_terminal, put, unwritten, wrong
 
 if TYPE_CHECKING:
     from exporter.history.prometheus import History
@@ -99,7 +99,7 @@ def chosen_history(namespace: argparse.Namespace) -> "History":
         history = history_at(url, _token(TOKEN_VARIABLE))
     except UrlError as error:
         raise UrlError(f"{given}: {error.what}", fix=error.fix) from error
-    if _on_terminal():
+    if on_terminal(sys.stderr):
         history.progress = _draw
     return history
 
@@ -116,13 +116,9 @@ def _token(variable: str) -> str:
     return token
 
 
-def _on_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
 def _clear() -> None:
     """Remove the progress from its line."""
-    if _on_terminal():
+    if on_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
 

@@ -11,7 +11,6 @@ run, because in a recording the victim stays.
 import argparse
 import asyncio
 import json
-import os
 import shutil
 import sys
 from collections import Counter
@@ -21,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enforcer.commands import Commands, put
+from enforcer.commands import Commands, on_terminal, put, unwritten
 
 if TYPE_CHECKING:
     from enforcer.messages.timeline import Course
@@ -83,15 +82,15 @@ def run(namespace: argparse.Namespace) -> int:
     def work() -> None:
         config = load(arguments, meaningless)
         other = load(_with(arguments, namespace.settings), meaningless) if namespace.settings else None
-        try:
-            if other is None:
-                asyncio.run(_replay(namespace.recording, config, as_json=namespace.json))
-            else:
-                asyncio.run(_compare(namespace.recording, config, other, namespace))
-        except BrokenPipeError:  # `| head` has read enough, which is no error
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        if other is None:
+            asyncio.run(_replay(namespace.recording, config, as_json=namespace.json))
+        else:
+            asyncio.run(_compare(namespace.recording, config, other, namespace))
 
-    return exit_code(PROGRAM, work, RecordingError)
+    try:
+        return exit_code(PROGRAM, work, RecordingError)
+    except OSError as error:
+        return unwritten(PROGRAM, error)
 
 
 def _with(arguments: "Arguments", settings: Sequence[str]) -> "Arguments":
@@ -153,8 +152,7 @@ async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
 
     rounds, torn = await _played(file, config, hear)
     summary = json.dumps(counts.data(rounds, torn)) if as_json else counts.text(rounds, torn)
-    sys.stdout.write(f"{summary}\n")
-    sys.stdout.flush()
+    put(f"{summary}\n")
 
 
 async def _compare(file: Path, config: "Config", other: "Config", namespace: argparse.Namespace) -> None:
@@ -180,7 +178,7 @@ async def _compare(file: Path, config: "Config", other: "Config", namespace: arg
     if namespace.json:
         _put_json(courses, sums, told, namespace.settings)
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    width = shutil.get_terminal_size().columns if on_terminal(sys.stdout) else WIDTH
     written = [
         f"A: {namespace.config or 'the defaults'}",
         f"B: A with {' '.join(namespace.settings)}",
@@ -253,14 +251,14 @@ def _print(snapshot: "Snapshot", event: str, data: Any, *, as_json: bool) -> Non
 
     if as_json:
         head = {"at": _written(snapshot.taken_at), "round": snapshot.round, "event": event}
-        sys.stdout.write(json.dumps({**head, **data, **_as_in_0_1(data)}) + "\n")
+        put(json.dumps({**head, **data, **_as_in_0_1(data)}) + "\n")
         return
     at = datetime.fromtimestamp(snapshot.taken_at, UTC)
     name = "/".join(str(data[key]) for key in _NAMES if data.get(key))
     rest = {key: value for key, value in data.items() if key not in _NAMES and value not in {None, ""}}
     facts = " ".join(f"{_SHORT.get(key, key)}={_shown(key, value)}" for key, value in rest.items())
     line = f"{at:%Y-%m-%d %H:%M:%SZ}  {event:<10} {f'{name}  ' if name else ''}{facts}"
-    sys.stdout.write(f"{printable(line)}\n")  # names of a recording may hold control characters
+    put(f"{printable(line)}\n")  # names of a recording may hold control characters
 
 
 def _as_in_0_1(data: Any) -> dict[str, object]:

@@ -18,7 +18,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from enforcer.commands import Commands, add_url, chosen_daemon, put, unwritten, wrong
+from enforcer.commands import Commands, add_url, chosen_daemon, on_terminal, put, unwritten, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,12 +171,12 @@ def _lines(seen: "Seen", columns: int | None) -> "list[Line]":
 
 def _drawable() -> bool:
     """Whether a table can be drawn in place."""
-    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+    return on_terminal(sys.stdout) and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
 
 
 def _columns() -> int | None:
     """Return the width of the terminal; None without one, because lines in a file need no cut."""
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+    return shutil.get_terminal_size().columns if on_terminal(sys.stdout) else None
 
 
 def _json(body: bytes) -> str:

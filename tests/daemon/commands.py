@@ -29,6 +29,19 @@ def gpusteward(*words: str | Path, **env: str) -> subprocess.CompletedProcess[st
     )
 
 
+def shell(line: str, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell, in which `gpusteward` is the program, and `words` are "$1" and so on."""
+    path = os.pathsep.join((str(COMMAND.parent), os.environ["PATH"]))
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line, "bash", *map(str, words)],
+        env={**os.environ, "PATH": path, **env},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
 def complaint(command: str, ended: subprocess.CompletedProcess[str], code: int = 1) -> str:
     """Check that this ended with what happened and its fix on standard error alone; return both in one line."""
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.commands import checks_and_fixes, gpusteward
+from daemon.commands import checks_and_fixes, complaint, gpusteward, shell
 from daemon.fixtures import StartDaemon
 from daemon.running import Daemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
@@ -219,6 +219,16 @@ def test_json_says_the_same() -> None:
         ("web address", "ok"),
     ]
     assert all(one["message"] for one in document["checks"])
+
+
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_an_output_that_cannot_be_written(form: str) -> None:
+    """A reader that is gone, and no output at all, change no verdict. A full disk is exit code 1, and says why."""
+    good = f"gpusteward check --devices=simulated --web.listen-address=127.0.0.1:0 {form}"
+    for end in (">&-", "> >(true)"):
+        assert (shell(f"{good} {end}").returncode, shell(f"{good} {end}").stderr) == (0, ""), end
+        assert shell(f"{good} --web.listen-address=192.0.2.1:9 {end}").returncode == 1, end
+    assert "cause: No space left on device" in complaint("check", shell(f"{good} > /dev/full"))
 
 
 def test_in_a_pod_kubernetes_is_asked(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from enforcer.journal.close_requests import folder, take
+from enforcer.commands.close import _await
+from enforcer.journal.close_requests import ask, folder, take
 from enforcer.policy.vocabulary import Breaker
 from patience import PATIENCE
 
@@ -17,13 +19,13 @@ pytestmark = pytest.mark.daemon
 GPUSTEWARD = Path(sys.executable).with_name("gpusteward")
 
 
-def close(journal: Path, *arguments: str) -> "subprocess.Popen[str]":
+def close(journal: Path, *arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> "subprocess.Popen[str]":
     config = journal.with_name("config.yaml")
     config.write_text(f"policy: {{journal: {journal}}}\n")
     config.chmod(0o600)
     # A shell starts what runs in its background without SIGINT, and these tests with it.
     command = ["env", "--default-signal=INT", str(GPUSTEWARD), "close", *arguments, "--config", str(config)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -78,6 +80,37 @@ def test_an_interrupted_command_leaves_nothing_behind(journal: Path, number: sig
     _, err = asked.communicate(timeout=PATIENCE)
     assert (asked.returncode, left(journal)) == (130, [])
     assert "interrupted before a daemon took the request; it is withdrawn" in err
+
+
+@pytest.mark.parametrize(("interrupted", "code"), [(False, 1), (True, 130)])
+def test_a_request_that_cannot_be_withdrawn(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, interrupted: bool, code: int
+) -> None:
+    """The exit code is that of a request that no daemon took. The error names the file that is left."""
+
+    def sleep(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("enforcer.commands.close.PATIENCE", float(interrupted))
+    monkeypatch.setattr("time.sleep", sleep)
+    asked = ask(journal, Breaker.INTERNAL, "ann")
+    moved = folder(journal).rename(journal.with_name("moved"))
+    folder(journal).symlink_to(moved)
+    assert _await(asked) == code
+    err = capfd.readouterr().err
+    assert "and it was not withdrawn" in err and f"fix: rm {folder(journal)}/internal" in err
+
+
+def test_what_the_daemon_took_is_taken_on_a_full_disk_too(journal: Path) -> None:
+    """Exit code 0 although the line cannot be written, which standard error says."""
+    taken: list[tuple[Breaker, str]] = []
+    with Path("/dev/full").open("w") as full:
+        asked = close(journal, "internal", stdout=full)
+        while not taken and asked.poll() is None:
+            taken = list(take(journal, time.time()))
+        _, err = asked.communicate(timeout=PATIENCE)
+    assert asked.returncode == 0
+    assert err.startswith("gpusteward close: standard output cannot be written\ncause: No space left on device\n")
 
 
 def test_where_it_may_not_write_it_says_where(journal: Path) -> None:

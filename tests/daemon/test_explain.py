@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from daemon.commands import complaint
+from daemon.commands import COMMAND, complaint, shell
 from patience import PATIENCE
 
 pytestmark = pytest.mark.daemon
 
-COMMAND = Path(sys.executable).with_name("gpusteward")
 FIXTURES = Path(__file__).parents[1] / "limits" / "fixtures"
 MIB, GIB = 2**20, 2**30
 PROMISED = {
@@ -55,19 +53,6 @@ def explain(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]
         [str(COMMAND), "explain", *words], input=given, capture_output=True, timeout=PATIENCE, check=False
     )
     return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
-
-
-def shell(line: str, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell, in which `gpusteward` is the program, and `words` are "$1" and so on."""
-    path = os.pathsep.join((str(COMMAND.parent), os.environ["PATH"]))
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line, "bash", *map(str, words)],
-        env={**os.environ, "PATH": path, **env},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
 
 
 def refused(ended: subprocess.CompletedProcess[str]) -> str:

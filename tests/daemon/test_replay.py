@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from daemon import commands
+from daemon.commands import complaint, shell
 from daemon.films import CALM, OVER, film
 from patience import PATIENCE
 
@@ -92,6 +93,15 @@ def test_whoever_has_read_enough_ends_it_quietly(excess: Path, policy: Path) -> 
     found = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=PATIENCE, check=False)
     first, code = found.stdout.splitlines()
     assert (json.loads(first)["round"], code, found.stderr) == (1, "0", "")
+
+
+@pytest.mark.parametrize("form", ["", "--json", "--set policy.grace=40s", "--set policy.grace=40s --json"])
+def test_an_output_that_cannot_be_written(excess: Path, policy: Path, form: str) -> None:
+    """A full disk is exit code 1, and says why. No output at all is no error."""
+    line = f'gpusteward replay "$1" --config "$2" {form}'
+    assert "cause: No space left on device" in complaint("replay", shell(f"{line} > /dev/full", excess, policy))
+    closed = shell(f"{line} >&-", excess, policy)
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 def test_wrong_usage() -> None:
