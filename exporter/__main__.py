@@ -15,11 +15,16 @@ from typing import NoReturn
 
 def main() -> int:
     """Run the daemon; return the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)  # until the event loop takes over
+    leave_on_signals()
     from exporter.running import run  # noqa: PLC0415  (see the rule)
 
     return run(sys.argv[1:], os.environ)
+
+
+def leave_on_signals() -> None:
+    """End at SIGTERM and SIGINT, until the event loop takes over."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
 
 
 def _leave(*_signal: object) -> NoReturn:

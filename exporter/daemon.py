@@ -169,19 +169,15 @@ async def observe(
 
 async def render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
     """Render each round's page ahead of the scrapes; forget what was made of the round before."""
-    seen = 0
-    while True:
-        snapshot = await latest.newer_than(seen)
-        seen = snapshot.round
+    async for snapshot in latest.rounds():
         answers.documents.forget(snapshot)
         await exposition.prepare(now=answers.clock.monotonic(), interval=answers.interval())
 
 
 async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
     """Write the first declarations whenever they change. A write that fails is logged, and tried again each round."""
-    seen, written, reported = 0, limiting.first_seen, ""
-    while True:
-        seen = (await latest.newer_than(seen)).round
+    written, reported = limiting.first_seen, ""
+    async for _ in latest.rounds():
         if (wanted := limiting.first_seen) == written:
             continue
         try:

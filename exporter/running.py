@@ -40,9 +40,9 @@ def exit_code(program: str, work: Callable[[], None], *impossible: type[Exceptio
     try:
         work()
     except* ConfigError as errors:
-        code = refuse(program, errors, 2)
+        code = _refuse(program, errors, 2)
     except* impossible as errors:
-        code = refuse(program, errors, 1)
+        code = _refuse(program, errors, 1)
     return code
 
 
@@ -56,7 +56,7 @@ async def until_signalled(work: Coroutine[None, None, None]) -> None:
         await task
 
 
-def refuse(program: str, errors: BaseExceptionGroup[Exception], code: int) -> int:
+def _refuse(program: str, errors: BaseExceptionGroup[Exception], code: int) -> int:
     """Write the error, and return `code`."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):

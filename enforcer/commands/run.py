@@ -10,10 +10,9 @@ The rule: signals are handled before anything else is loaded: see `exporter.__ma
 import argparse
 import asyncio
 import os
-import signal
-from typing import NoReturn
 
 from enforcer.commands import Commands
+from exporter.__main__ import leave_on_signals
 from exporter.config.arguments import add_flags, chosen
 
 PROGRAM = "gpusteward run"
@@ -37,29 +36,20 @@ def add(commands: Commands) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Run the daemon; return the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)  # until the event loop takes over
+    leave_on_signals()
     from enforcer.runtime.daemon import daemon  # noqa: PLC0415  (with the daemon come driver, HTTP and more)
     from enforcer.runtime.policy_config import impossible  # noqa: PLC0415
-    from exporter.config import ConfigError, start  # noqa: PLC0415
+    from exporter.config import start  # noqa: PLC0415
     from exporter.devices import DeviceError  # noqa: PLC0415
     from exporter.rounds import logs  # noqa: PLC0415
-    from exporter.running import refuse, until_signalled  # noqa: PLC0415
+    from exporter.running import exit_code, until_signalled  # noqa: PLC0415
     from exporter.web.listening import WebError  # noqa: PLC0415
 
     arguments = chosen(namespace, os.environ)
-    code = 0
-    try:
+
+    def work() -> None:
         config, refused = start(arguments, impossible)
         logs.configure(config.log.level, config.log.format)
         asyncio.run(until_signalled(daemon(arguments, config, os.environ, program=PROGRAM, refused=refused)))
-    except* ConfigError as errors:
-        code = refuse(PROGRAM, errors, 2)
-    except* (DeviceError, WebError) as errors:
-        code = refuse(PROGRAM, errors, 1)
-    return code
 
-
-def _leave(*_signal: object) -> NoReturn:
-    """End at once: nothing is open yet, and an exception would rise somewhere in the middle of an import."""
-    os._exit(0)
+    return exit_code(PROGRAM, work, DeviceError, WebError)

@@ -112,10 +112,7 @@ async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tupl
     known: Known = {}
     reported: frozenset[Invalid] = frozenset()
     heard: Heard = {}
-    seen = 0
-    while True:
-        snapshot = await latest.newer_than(seen)
-        seen = snapshot.round
+    async for snapshot in latest.rounds():
         known = _tell_faults(log, known, snapshot)
         heard = _tell_xids(log, heard, snapshot)
         reported = _tell_invalid(log, reported, frozenset(invalid()))
