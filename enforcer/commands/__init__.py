@@ -1,8 +1,8 @@
 """
 The commands of `gpusteward`, one file each; this file holds their shared code.
 
-What comes in: the arguments of a command line, and text. What goes out: the daemon's address, and text on the standard
-streams.
+What comes in: the arguments of a command line, and text. What goes out: the daemon's address, counts, durations, and text on
+the standard streams.
 
 The rule: foreign text reaches a terminal as printable characters only. An output that was closed early (`| head`) is no
 error.
@@ -23,6 +23,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 VARIABLE = "GPUSTEWARD_URL"
 DEFAULT_URL = "http://127.0.0.1:9478"
 """The address of a daemon in its own pod, and behind a port-forward."""
+DIGITS = 9
+"""Of a count."""
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +45,26 @@ def chosen_daemon(namespace: argparse.Namespace) -> "Daemon":
         return daemon_at(namespace.url if namespace.url is not None else os.environ.get(given) or DEFAULT_URL)
     except UrlError as error:
         raise UrlError(f"{given}: {error.what}", fix=error.fix) from error
+
+
+def count(text: str) -> int:
+    """Read a count of at least 1, as a type of arguments."""
+    if not text.isdecimal() or not text.isascii() or len(text) > DIGITS or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!a}")
+    return int(text)
+
+
+def duration(text: str, least: float) -> float:
+    """Read a duration of at least so many seconds, as a type of arguments."""
+    from exporter.base.quantities import parse_duration  # noqa: PLC0415
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds < least:
+        raise argparse.ArgumentTypeError(f"expected at least {least * 1000:.0f}ms, got {text!a}")
+    return seconds
 
 
 def wrong(program: str, problem: Exception | str, code: int = 2) -> int:

@@ -13,8 +13,8 @@ import asyncio
 import re
 import time
 
-from enforcer.commands import Commands, wrong
-from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, count, warn
+from enforcer.commands import Commands, count, wrong
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
 
 PROGRAM = "gpusteward advise"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -19,8 +19,6 @@ from enforcer.commands import on_terminal, put, unwritten, wrong
 if TYPE_CHECKING:
     from exporter.history.prometheus import History
 
-DIGITS = 9
-"""Of a count."""
 WIDE = 30
 """Columns of the progress bar."""
 
@@ -46,13 +44,6 @@ def add_window(parser: argparse.ArgumentParser, since: str) -> None:
     parser.add_argument(
         "--until", metavar="TIME", help='end of the time, such as "2026-11-01T00:00:00Z" (default: now)'
     )
-
-
-def count(text: str) -> int:
-    """Read a count of at least 1, as a type of arguments."""
-    if not text.isdecimal() or not text.isascii() or len(text) > DIGITS or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!a}")
-    return int(text)
 
 
 def answered(program: str, answer: Callable[[], str]) -> int:

@@ -14,10 +14,11 @@ import contextlib
 import os
 import secrets
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enforcer.commands import Commands
+from enforcer.commands import Commands, count, duration
 from exporter.base.version import VERSION
 from exporter.config.arguments import ALL, add_flags, chosen
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 PROGRAM = "gpusteward record"
 UNUSED = frozenset({"--mode", "--web.listen-address", "--web.config.file", "--web.api"})
 """The daemon's flags that change nothing here."""
+LEAST = 0.001
+"""The shortest recording that a user may ask for, in seconds."""
 
 
 def add(commands: Commands) -> None:
@@ -52,8 +55,13 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="file to write; compressed if its name ends in .gz",
     )
-    parser.add_argument("--duration", type=_duration, metavar="DURATION", help='stop after this time, such as "10m"')
-    parser.add_argument("--rounds", type=_rounds, metavar="N", help="stop after this number of rounds")
+    parser.add_argument(
+        "--duration",
+        type=partial(duration, least=LEAST),
+        metavar="DURATION",
+        help='stop after this time, such as "10m"',
+    )
+    parser.add_argument("--rounds", type=count, metavar="N", help="stop after this number of rounds")
     parser.add_argument(
         "--anonymize",
         action="store_true",
@@ -155,24 +163,6 @@ def _opened(wanted: argparse.Namespace, config: "Config", node: str, now: float,
         return Writing(wanted.output, header, inventory=keeping.inventory)
     names = Pseudonyms(secrets.token_bytes(32), keeping)
     return Writing(wanted.output, names.header(header), inventory=names.inventory, host=names.host, owner=names.owner)
-
-
-def _duration(text: str) -> float:
-    from exporter.base.quantities import parse_duration  # noqa: PLC0415  (as above)
-
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError("expected more than nothing")
-    return seconds
-
-
-def _rounds(text: str) -> int:
-    if not text.isdecimal() or not text.isascii() or not 0 < len(text) < 10 or int(text) == 0:  # noqa: PLR2004
-        raise argparse.ArgumentTypeError(f"expected a number of rounds, got {text!a}")
-    return int(text)
 
 
 def _say(text: str) -> None:

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enforcer.commands import Commands
-from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, count, warn
+from enforcer.commands import Commands, count
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
 
 if TYPE_CHECKING:
     from exporter.history.prometheus import History

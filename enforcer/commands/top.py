@@ -16,9 +16,10 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from enforcer.commands import Commands, add_url, chosen_daemon, on_terminal, put, unwritten, wrong
+from enforcer.commands import Commands, add_url, chosen_daemon, duration, on_terminal, put, unwritten, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--interval",
-        type=_interval,
+        type=partial(duration, least=LEAST),
         metavar="DURATION",
         help='time between two updates, such as "2s" (default: the interval of the daemon)',
     )
@@ -187,15 +188,3 @@ def _json(body: bytes) -> str:
 def _number(digits: str) -> int | str:
     """Read a number; one that is too long to be ours stays text, because Python refuses 4,300 digits."""
     return int(digits) if len(digits) <= 40 else digits  # noqa: PLR2004
-
-
-def _interval(text: str) -> float:
-    from exporter.base.quantities import parse_duration  # noqa: PLC0415  (as above)
-
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if seconds < LEAST:
-        raise argparse.ArgumentTypeError(f"expected at least {LEAST * 1000:.0f}ms")
-    return seconds

@@ -135,8 +135,9 @@ def test_what_goes_wrong_is_said_in_a_sentence(tmp_path: Path, start_record: Sta
         (("-o", str(there), *simulated), 1, "exists already"),
         (("-o", str(tmp_path / "r"), "--devices=nvml"), 1, "the NVIDIA driver cannot be used"),
         (("-o", str(tmp_path / "r"), "--sampling.interval=1ms"), 2, "--sampling.interval: expected a duration"),
-        (("-o", str(tmp_path / "r"), "--rounds=0"), 2, "expected a number of rounds"),
+        (("-o", str(tmp_path / "r"), "--rounds=0"), 2, "expected a whole number of at least 1"),
         (("-o", str(tmp_path / "r"), "--duration=soon"), 2, "is not a duration"),
+        (("-o", str(tmp_path / "r"), "--duration=0"), 2, "--duration: expected at least 1ms, got '0'"),
         ((), 2, "required: -o"),
     ):
         found, errors = ended(start_record(*words, env={"LD_LIBRARY_PATH": ""}))
