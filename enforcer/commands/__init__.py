@@ -1,8 +1,8 @@
 """
 The commands of `gpusteward`, one file each; this file holds their shared code.
 
-What comes in: the arguments of a command line, and text. What goes out: the daemon's address, counts, durations, and text on
-the standard streams.
+What comes in: the arguments of a command line, and text. What goes out: the daemon's address, counts, durations, and
+text on the standard streams.
 
 The rule: foreign text reaches a terminal as printable characters only. An output that was closed early (`| head`) is no
 error.
