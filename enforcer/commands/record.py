@@ -149,7 +149,7 @@ def _opened(wanted: argparse.Namespace, config: "Config", node: str, now: float,
     from exporter.recording.keeping import Keeping  # noqa: PLC0415
 
     policy = config.policy
-    labels = (policy.namespaces.label.partition("=")[0], *policy.protect.labels)
+    labels = (policy.namespaces.label, *(f"{key}={value}" for key, value in policy.protect.labels.items()))
     keeping = Keeping.of(catalogue_of(config.limits), labels)
     header = Header(
         gpusteward_recording=FORMAT,

@@ -6,7 +6,8 @@ with pseudonyms. A name has the same pseudonym in all rounds and all places. UID
 
 The rule: the limits and the policy's decisions stay the same. So numbers, times, resources, and the models and UUIDs of
 GPUs stay. Namespaces with the same name in every cluster stay, too. Texts that may contain a name are left out or
-replaced: fault messages of the source of names, unread labels, the pools of claims.
+replaced: fault messages of names and of the host, unread labels, the pools of claims. Of a label or annotation whose
+presence is a sign, the value is replaced as well, unless a condition compares with it.
 """
 
 import re
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from exporter.kube.pods import QUEUES
 from exporter.limits.patterns import fill, match
 from exporter.model import (
     Allocation,
@@ -28,6 +30,7 @@ from exporter.model import (
     Container,
     DeclaredContainer,
     DeclaredPod,
+    Fault,
     Held,
     Inventory,
     Owner,
@@ -67,15 +70,26 @@ KEYS: Mapping[type, Mapping[str, str]] = {
     Inventory: {"pods": "id", "declared": "id", "namespaces": "namespace"},
 }
 """The same for the keys of mappings."""
-SYSTEM = re.compile(r"default|kube-[a-z0-9-]+|gpu-operator|gpusteward|system-(?:node|cluster)-critical")
+SYSTEM = {
+    "namespace": re.compile(r"default|kube-[a-z0-9-]+|gpu-operator|gpusteward"),
+    "priority": re.compile(r"system-(?:node|cluster)-critical"),
+}
 """Namespaces and priority classes with the same name in every cluster; a policy protects some of them by name."""
-NODE_LABELS = ("nvidia.com/*", "cloud.google.com/gke-*")
-"""Labels about GPUs that feature discovery and GKE write on nodes."""
+NODE_LABELS = (
+    "nvidia.com/gpu.count",
+    "nvidia.com/gpu.memory",
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/mig-*.memory",
+    "nvidia.com/mig-*.replicas",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+)
+"""Labels of nodes whose numbers are read: feature discovery and GKE write them."""
 _HEX = re.compile(r"[0-9a-f][0-9a-f-]{30,63}")
 _WORD = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 _Facts = TypeVar("_Facts", bound="DataclassInstance")
 _Pod = TypeVar("_Pod", Pod, DeclaredPod)
+Own = Mapping[str, str]
 FirstSeen = Mapping[str, list[dict[str, str | int | None]]]
 
 
@@ -85,6 +99,7 @@ class Pseudonyms:
     def __init__(self, salt: bytes, keeping: Keeping) -> None:
         self._salt = salt
         self._keeping = keeping
+        self._plain = {key for key in (*keeping.pod_annotations, *keeping.pod_labels) if "*" not in key}
 
     def name(self, kind: str, text: str) -> str:
         """Replace a name of this `kind`, or an id. An empty text, and one without a kind, stays."""
@@ -92,8 +107,10 @@ class Pseudonyms:
             return text
         if kind == "id":
             return self.id(text)
-        same_everywhere = SYSTEM.fullmatch(text) or (kind == "namespace" and text in self._keeping.namespaces)
-        return text if same_everywhere else f"{kind}-{self._digest(kind, text)[:8]}"
+        same_everywhere = kind in SYSTEM and SYSTEM[kind].fullmatch(text)
+        if same_everywhere or (kind == "namespace" and text in self._keeping.namespaces):
+            return text
+        return f"{kind}-{self._digest(kind, text)[:8]}"
 
     def id(self, text: str) -> str:
         """Replace a UID, a container id or a hash; digits become digits, so that the form stays."""
@@ -110,8 +127,9 @@ class Pseudonyms:
         return self._renamed(owner)
 
     def host(self, whole: HostRead) -> HostRead:
-        """Replace the ids in an answer of the kernel."""
-        return replace(whole, sample=self._renamed(whole.sample))
+        """Replace the ids in an answer of the kernel, and its messages: they may contain the path of a cgroup."""
+        sample = self._renamed(whole.sample)
+        return replace(whole, sample=replace(sample, faults=self._faults(sample.faults)))
 
     def inventory(self, whole: Inventory) -> Inventory:
         """Apply `keeping`, and replace the names and ids in the rest."""
@@ -119,20 +137,19 @@ class Pseudonyms:
         containers: dict[PodUid, list[str]] = defaultdict(list)
         for container in kept.containers:
             containers[container.pod_uid].append(container.name)
-        node_labels = (*self._keeping.node_labels, *NODE_LABELS)
         texts = replace(
             kept,
-            pods={uid: self._texts(pod, containers[uid]) for uid, pod in kept.pods.items()},
+            pods={uid: self._texts(pod, self._own(pod, pod, containers[uid])) for uid, pod in kept.pods.items()},
             declared={
-                uid: self._texts(pod, (container.name for container in pod.containers))
+                uid: self._texts(pod, self._own(pod, kept.pods.get(uid), (each.name for each in pod.containers)))
                 for uid, pod in kept.declared.items()
             },
-            node=kept.node and replace(kept.node, labels=read(node_labels, kept.node.labels)),
-            namespaces={name: read(self._keeping.pod_labels, labels) for name, labels in kept.namespaces.items()},
-            faults=tuple(
-                replace(fault, message=f"{fault.reason} (left out)", subject=self.name("subject", fault.subject))
-                for fault in kept.faults
-            ),
+            node=kept.node and replace(kept.node, labels=self._of_node(kept.node.labels)),
+            namespaces={
+                name: self._written(read(self._keeping.namespace_labels, labels), {name: self.name("namespace", name)})
+                for name, labels in kept.namespaces.items()
+            },
+            faults=self._faults(kept.faults),
         )
         return self._renamed(texts)
 
@@ -176,30 +193,63 @@ class Pseudonyms:
         namespace, slash, name = text.partition("/")
         return f"{self.name('namespace', namespace)}/{self.name(kind, name)}" if slash else self.name(kind, text)
 
-    def _texts(self, pod: _Pod, containers: Iterable[str]) -> _Pod:
-        """Replace a pod's own names in its labels and annotations, where they are whole words."""
-        names = {
-            pod.name: self.name("pod", pod.name),
-            pod.namespace: self.name("namespace", pod.namespace),
-            pod.uid: self.id(pod.uid),
-            **{name: self.name("container", name) for name in containers},
+    def _faults(self, faults: Iterable[Fault]) -> tuple[Fault, ...]:
+        return tuple(
+            replace(fault, message=f"{fault.reason} (left out)", subject=self.name("subject", fault.subject))
+            for fault in faults
+        )
+
+    def _of_node(self, labels: Mapping[str, str]) -> dict[str, str]:
+        kept = read((*self._keeping.node_labels, *NODE_LABELS), labels)
+        return {key: text if text.isdecimal() else self._word(text, {}) for key, text in kept.items()}
+
+    def _own(self, pod: Pod | DeclaredPod, known: Pod | None, containers: Iterable[str]) -> Own:
+        """Map the names of a pod to their pseudonyms; those of workload and queue only if the pod is `known`."""
+        kinds = {
+            **({known.queue: "queue", known.workload: "workload"} if known is not None else {}),
+            pod.name: "pod",
+            pod.namespace: "namespace",
+            pod.uid: "id",
+            **dict.fromkeys(containers, "container"),
         }
+        return {name: self.name(kind, name) for name, kind in kinds.items()}
 
-        def other(word: re.Match[str]) -> str:
-            return word[0] if word[0] in self._keeping.values else names.get(word[0], word[0])
+    def _texts(self, pod: _Pod, own: Own) -> _Pod:
+        """Replace the names in a pod's labels and annotations."""
+        labels = self._written(read(self._keeping.pod_labels, pod.labels), own)
+        return replace(pod, labels=labels, annotations=self._written(pod.annotations, own))
 
-        def replaced(texts: Mapping[str, str]) -> dict[str, str]:
-            return {self._key(key): _WORD.sub(other, text) for key, text in texts.items()}
+    def _written(self, texts: Mapping[str, str], own: Own) -> dict[str, str]:
+        return {self._key(key, own): self._text(key, text, own) for key, text in texts.items()}
 
-        labels = read(self._keeping.pod_labels, pod.labels)
-        return replace(pod, labels=replaced(labels), annotations=replaced(pod.annotations))
-
-    def _key(self, key: str) -> str:
-        """Replace a container's name within a key, such as `nvidia.com/container.<name>.gpu-memory.limit`."""
-        for pattern in self._keeping.of_containers:
+    def _key(self, key: str, own: Own) -> str:
+        """Replace what a `*` stands for, such as the container in `nvidia.com/container.<name>.gpu-memory.limit`."""
+        keeping = self._keeping
+        for pattern in keeping.of_containers:
             if stars := match(pattern, key):
                 return fill(pattern, tuple(self.name("container", star) for star in stars))
+        if key in self._plain or read(keeping.amounts, {key: ""}):
+            return key
+        for pattern in (*keeping.pod_annotations, *keeping.pod_labels):
+            if stars := match(pattern, key):
+                return fill(pattern, tuple(self._word(star, own) for star in stars))
         return key
+
+    def _text(self, key: str, text: str, own: Own) -> str:
+        """Replace own names within a text that is read. Of another one, all is replaced, unless it is compared with."""
+        if key in QUEUES:
+            return self.name("queue", text)
+        if not read(self._keeping.amounts, {key: ""}):
+            return self._word(text, own)
+
+        def word(found: re.Match[str]) -> str:
+            in_json = found.string.startswith('":', found.end())  # a key of the format, and no container of this name
+            return found[0] if in_json else own.get(found[0], found[0])
+
+        return _WORD.sub(word, text)
+
+    def _word(self, text: str, own: Own) -> str:
+        return text if text in self._keeping.values else own.get(text) or self.name("text", text)
 
     def _digest(self, kind: str, text: str) -> str:
         return blake2b(f"{kind}\0{text}".encode("utf-8", "surrogatepass"), key=self._salt).hexdigest()

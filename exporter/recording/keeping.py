@@ -16,14 +16,27 @@ from exporter.limits.patterns import match
 from exporter.limits.rows import Catalogue, Star
 from exporter.model import ClaimConfig, DeclaredContainer, DeclaredPod, Inventory, Mechanism, Pod
 
+GRACE = "gpusteward.io/grace-seconds"
 POLICY = (
+    "gpusteward.io/mode",
+    "gpusteward.io/allow-pod-exemption",
+    "gpusteward.io/exempt",
+    GRACE,
+    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "karpenter.sh/do-not-disrupt",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+)
+"""Annotations and labels that a policy reads: gpusteward's own, and those by which other tools spare a pod."""
+POLICY_VALUES = ("off", "observe", "warn", "dry-run", "enforce", "true", "false")
+"""Values that a policy compares them with."""
+RELATED = (
     "gpusteward.io/*",
     "cluster-autoscaler.kubernetes.io/*",
     "karpenter.sh/*",
     "descheduler.alpha.kubernetes.io/*",
     "controller.kubernetes.io/pod-deletion-cost",
 )
-"""Annotations and labels that a policy reads: gpusteward's own, and those by which other tools spare a pod."""
+"""Others of these families, which a later version may read."""
 BESIDE = ("gpu-fraction-container-name",)
 """Annotations that a decoder (KAI's) reads in addition to the text of its row."""
 _Pod = TypeVar("_Pod", Pod, DeclaredPod)
@@ -33,8 +46,9 @@ _Pod = TypeVar("_Pod", Pod, DeclaredPod)
 class Keeping:
     """The keys that limits and policy read, with `*` for any text."""
 
-    pod_annotations: tuple[str, ...] = POLICY
-    pod_labels: tuple[str, ...] = POLICY
+    pod_annotations: tuple[str, ...] = POLICY + RELATED
+    pod_labels: tuple[str, ...] = POLICY + RELATED
+    namespace_labels: tuple[str, ...] = POLICY
     node_annotations: tuple[str, ...] = ()
     node_labels: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
@@ -42,21 +56,25 @@ class Keeping:
     """Dotted paths in the configuration of a claim."""
     of_containers: tuple[str, ...] = ()
     """Those of `pod_annotations` whose `*` stands for the name of a container."""
+    amounts: tuple[str, ...] = (*BESIDE, GRACE)
+    """The keys whose text is read. Of other keys, only their presence or one of `values` counts."""
     namespaces: frozenset[str] = frozenset()
     """Namespaces in which a system's reservation pods are known."""
-    values: frozenset[str] = frozenset()
-    """Values that conditions compare with; they are not replaced, also if a pod has such a name."""
+    values: frozenset[str] = frozenset(POLICY_VALUES)
+    """Values that signs, conditions and the policy compare with; they are not replaced."""
 
     @classmethod
     def of(cls, catalogue: Catalogue, labels: Iterable[str] = ()) -> Self:
-        """Collect the keys of rows, signs and conditions of all systems; `labels` are those of a policy."""
+        """Collect the keys of rows, signs and conditions of all systems; `labels` (`key=value`) are a policy's."""
         rows = [row for system in catalogue for row in system.rows]
         conditions = [condition for system in catalogue for condition in system.enforced_when]
         signs = [system.detect for system in catalogue]
         reservations = [system.reservation for system in catalogue if system.reservation is not None]
         reserving = [label for reservation in reservations for label in (*reservation.labels, reservation.group)]
+        chosen = tuple(labels)
         label_signs = [label for sign in signs for label in (*sign.pod_labels, *sign.node_labels)] + reserving
-        values = [*(condition.value for condition in conditions), *(label.partition("=")[2] for label in label_signs)]
+        compared = [label.partition("=")[2] for label in (*label_signs, *chosen)]
+        values = [*POLICY_VALUES, *compared, *(condition.value for condition in conditions)]
 
         def keys(mechanism: Mechanism) -> list[str]:
             return [row.key for row in rows if row.mechanism is mechanism]
@@ -66,17 +84,18 @@ class Keeping:
 
         return cls(
             pod_annotations=_unique(
-                (*POLICY, *BESIDE, *keys(Mechanism.ANNOTATION), *when("pod-annotation")),
+                (*POLICY, *RELATED, *BESIDE, *keys(Mechanism.ANNOTATION), *when("pod-annotation")),
                 *(sign.pod_annotations for sign in signs),
             ),
             pod_labels=_unique(
-                POLICY,
-                labels,
+                (*POLICY, *RELATED),
+                _keys(chosen),
                 keys(Mechanism.LABEL),
                 when("pod-label"),
                 *(_keys(sign.pod_labels) for sign in signs),
                 filter(None, _keys(reserving)),
             ),
+            namespace_labels=_unique(POLICY, _keys(chosen)),
             node_annotations=_unique(
                 filter(None, (key for row in rows for key in (row.register, row.factor))),
                 when("node-register"),
@@ -86,6 +105,7 @@ class Keeping:
             env=_unique(keys(Mechanism.ENV), *(system.bypass_env for system in catalogue)),
             parameters=_unique(keys(Mechanism.CLAIM_CONFIG)),
             of_containers=_unique(row.key for row in rows if row.star is Star.CONTAINER),
+            amounts=_unique(BESIDE, (GRACE,), keys(Mechanism.ANNOTATION), keys(Mechanism.LABEL)),
             namespaces=frozenset(name for reservation in reservations for name in reservation.namespaces),
             values=frozenset(filter(None, values)),
         )

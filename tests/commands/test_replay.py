@@ -18,7 +18,11 @@ from enforcer.policy.outcomes import rehearsed
 from enforcer.policy.vocabulary import Mode
 from enforcer.runtime.policy_config import rules_of
 from exporter.config import Arguments, load
+from exporter.limits.loading import builtin
 from exporter.model import Snapshot
+from exporter.recording import Reading, Writing
+from exporter.recording.anonymizing import Pseudonyms
+from exporter.recording.keeping import Keeping
 from exporter.simulated import SimulatedNode
 from recordings import BEGINNING, SteppedClock, record
 
@@ -111,6 +115,31 @@ def test_the_same_is_decided_as_was_then(
         "rehearsed": {"evict": 1},
         "held": summary["held"],
     }
+
+
+def test_an_anonymized_recording_is_decided_the_same(
+    recording: tuple[Path, list[Snapshot]], config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without the names, each line comes in the same round, with the same state, action, reason and figures."""
+    names = Pseudonyms(b"salt", Keeping.of(builtin(), [load(Arguments(config)).policy.namespaces.label]))
+    other, told = tmp_path / "anonymous.jsonl", []
+    with (
+        Reading(recording[0]) as plain,
+        Writing(
+            other, names.header(plain.header), inventory=names.inventory, host=names.host, owner=names.owner
+        ) as anonymous,
+    ):
+        for recorded in plain:
+            anonymous.add(recorded)
+    for path in (recording[0], other):
+        assert replayed(path, "--config", config, "--json") == 0
+        said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        nameless = [
+            {key: line[key] for key in line.keys() - {"namespace", "pod", "pod_uid", "container"}} for line in said
+        ]
+        told.append(sorted(json.dumps(line, sort_keys=True) for line in nameless))
+    assert told[0] == told[1] and any('"dry_run"' in line for line in told[0])
+    assert "anna" not in other.read_text()
 
 
 def test_people_read_when_who_what_and_why(

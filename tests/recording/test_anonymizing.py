@@ -15,6 +15,7 @@ from exporter.accounts.attribution import Names
 from exporter.limits import Resolution, leaf_devices, resolve
 from exporter.limits.loading import builtin
 from exporter.limits.node_devices import devices_of
+from exporter.limits.reservations import Reservations
 from exporter.model import (
     CgroupMemory,
     Claim,
@@ -40,7 +41,7 @@ from exporter.model import (
 )
 from exporter.objects.manifest import Manifest, read
 from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing
-from exporter.recording.anonymizing import SYSTEM, Pseudonyms
+from exporter.recording.anonymizing import NODE_LABELS, SYSTEM, Pseudonyms
 from exporter.recording.keeping import Keeping
 from exporter.recording.keeping import read as picked
 from exporter.recording.lines import InventoryPart
@@ -232,7 +233,7 @@ class Spy(dict[str, str]):
 
 def test_what_is_asked_for_by_name_is_kept() -> None:
     """A row, condition or decoder that reads an annotation or variable beside its own is known here, too."""
-    asked: dict[str, set[str]] = {"pod": set(), "node": set(), "env": set()}
+    asked: dict[str, set[str]] = {"pod": set(), "node": set(), "label": set(), "env": set()}
 
     def spied(texts: Mapping[str, str], where: str) -> Spy:
         spy = Spy(texts)
@@ -247,13 +248,18 @@ def test_what_is_asked_for_by_name_is_kept() -> None:
             containers = (replace(one, env=spied(one.env, "env")) for one in pod.containers)
             resolve(
                 replace(pod, annotations=spied(pod.annotations, "pod"), containers=tuple(containers)),
-                replace(node, annotations=spied(node.annotations, "node")),
+                replace(node, labels=spied(node.labels, "label"), annotations=spied(node.annotations, "node")),
                 devices,
                 builtin(),
                 claims=manifest.claims,
             )
     assert asked["pod"] and asked["env"], "nothing was asked: the spy is blind"
-    kept = {"pod": KEEPING.pod_annotations, "node": KEEPING.node_annotations, "env": KEEPING.env}
+    kept = {
+        "pod": KEEPING.pod_annotations,
+        "node": KEEPING.node_annotations,
+        "label": (*KEEPING.node_labels, *NODE_LABELS),
+        "env": KEEPING.env,
+    }
     for where, keys in asked.items():
         assert keys - {""} <= picked(kept[where], dict.fromkeys(keys, "")).keys()
 
@@ -302,14 +308,21 @@ async def test_an_anonymized_replay_tells_the_same_numbers(tmp_path: Path) -> No
         assert sorted(str(limit.memory) for limit in one.limits) == sorted(str(limit.memory) for limit in other.limits)
     known = {text for pod in live[0].pods.values() for text in (pod.name, pod.workload, pod.uid, pod.namespace) if text}
     written = (tmp_path / "anonymous").read_text()
-    assert [name for name in known if f'"{name}"' in written and not SYSTEM.fullmatch(name)] == []
+    assert [name for name in known if f'"{name}"' in written and not SYSTEM["namespace"].fullmatch(name)] == []
 
 
 def test_a_reservation_pod_stays_one() -> None:
-    """Its system's namespace and the label of its group stay, so that a replay counts the same pods."""
+    """Its system's namespace and the labels of its groups stay, so that a replay counts the same pods."""
     names = Pseudonyms(b"salt", KEEPING)
-    labels = {"runai-gpu-group": "g", "team": "secret"}
+    labels = {"runai-gpu-group": "acme-g", "team": "secret"}
     hold = Pod(PodUid("uid-hold"), "kai-resource-reservation", "gpu-reservation-1", labels=labels)
-    (kept,) = names.inventory(Inventory(pods={hold.uid: hold})).pods.values()
-    assert (kept.namespace, kept.labels) == ("kai-resource-reservation", {"runai-gpu-group": "g"})
-    assert kept.name != hold.name
+    one = Pod(PodUid("uid-one"), "research", "one", labels={"runai-gpu-group": "acme-g"})
+    several = Pod(PodUid("uid-several"), "research", "several", labels={"runai-gpu-group/acme-g": "acme-g"})
+    pods = names.inventory(Inventory(pods={pod.uid: pod for pod in (hold, one, several)})).pods
+    found = Reservations(builtin()).marked(pods)
+    kept, *members = found.values()
+    device = DeviceKey(gpu(0).uuid)
+    assert (kept.namespace, kept.reservation) == ("kai-resource-reservation", "kai")
+    (group,) = Reservations(builtin()).reserved(found, {kept.uid: [device]})
+    assert [[*Reservations(builtin()).groups(pod)] for pod in members] == [[group]] * 2
+    assert kept.name != hold.name and "acme" not in str(found) and "secret" not in str(found)
