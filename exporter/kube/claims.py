@@ -4,7 +4,8 @@ ResourceClaims (DRA) of this node's pods: the devices of each claim, and how muc
 What comes in: a client, the pods' declarations, the UUIDs in ResourceSlices. What goes out: claims for the resolver.
 
 The rule: a claim is read by its name, because a pod here names it; nothing is listed or watched. An allocation never
-changes while it exists, so it is read seldom. The pods that share a claim do change, and then it is read again.
+changes while it exists, so it is read seldom. When other pods name a claim, it is read again: it may be a new one of
+this name.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -123,7 +123,6 @@ class Claim:
     Attributes:
         devices: that it hands out.
         watched: that it only monitors, by admin access; it gets no part of them.
-        consumers: the number of pods that share it.
 
     """
 
@@ -131,5 +130,4 @@ class Claim:
     name: str
     devices: tuple[ClaimedDevice, ...] = ()
     configs: tuple[ClaimConfig, ...] = ()
-    consumers: int = 1
     watched: tuple[ClaimedDevice, ...] = ()

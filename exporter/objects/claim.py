@@ -58,10 +58,9 @@ class Allocation(Part, frozen=True):
 
 
 class ClaimStatus(Part, frozen=True):
-    """A claim's status: its allocation, and the pods that it is reserved for."""
+    """A claim's status, by its allocation alone."""
 
     allocation: Allocation | None = None
-    reserved_for: list[dict[str, Any]] | None = None
 
 
 class ClaimObject(Part, frozen=True):
@@ -136,8 +135,7 @@ def declared_claim(claim: ClaimObject) -> Claim:
             for config in allocation.devices.config or ()
             if config.opaque is not None
         ),
-        len(claim.status.reserved_for or ()),
-        tuple(devices[True]),
+        watched=tuple(devices[True]),
     )
 
 

@@ -234,14 +234,17 @@ def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
     """
     What `record` makes of a recording has its lines, keys and values.
 
-    `reservation` and `deleted` of a pod are new, `watched` of a claim, and `hardware` and the memory's temperature of a
-    GPU. The host is asked once for the processes of all GPUs, and no longer for each GPU.
+    `consumers` of a claim, which no version read, is gone. `reservation` and `deleted` of a pod are new, `watched` of a
+    claim, and `hardware` and the memory's temperature of a GPU. The host is asked once for the processes of all GPUs,
+    and no longer for each GPU.
     """
     made = tmp_path / "again.jsonl"
     ended = gpusteward("record", "-o", made, "--devices=recorded:moment.jsonl", "--rounds=1")
     assert ended.returncode == 0, ended.stderr
     expected = [lasting(json.loads(line)) for line in old("again.jsonl").splitlines()]
     now = [lasting(json.loads(line)) for line in made.read_text().splitlines()]
+    for inventory in (line["inventory"] for line in expected if isinstance(line.get("inventory"), dict)):
+        assert all(claim.pop("consumers") for claim in inventory["claims"])
     for inventory in (line["inventory"] for line in now if isinstance(line.get("inventory"), dict)):
         assert {pod.pop("reservation") for pod in inventory["pods"].values()} == {""}
         assert {pod.pop("deleted") for pod in inventory["pods"].values()} == {False}

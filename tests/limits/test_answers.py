@@ -192,12 +192,12 @@ def test_a_process_is_no_container(resolved: Resolved, gpus: Gpus) -> None:
     assert (container.bytes, container.enforceable) == (3840 * MIB, True)
 
 
-def shared_claim(consumers: int, *amounts: str) -> Claim:
+def shared_claim(*amounts: str) -> Claim:
     devices = tuple(
         ClaimedDevice("gpu", "gpu.nvidia.com", "node", "gpu-0", f"share-{index}", {"memory": amount})
         for index, amount in enumerate(amounts)
     )
-    return Claim("team-a", "shared", devices, consumers=consumers)
+    return Claim("team-a", "shared", devices)
 
 
 def user_of_claim(name: str) -> DeclaredPod:
@@ -207,33 +207,26 @@ def user_of_claim(name: str) -> DeclaredPod:
 
 def test_a_claim_counts_once(gpus: Gpus) -> None:
     """Two pods share a claim of 10 GiB: each of them has its limit, and together they may hold 10 GiB."""
-    devices, claim = gpus(16 * GIB), shared_claim(2, "10Gi")
+    devices, claim = gpus(16 * GIB), shared_claim("10Gi")
     found = [resolve(user_of_claim(name), None, devices, builtin(), claims=[claim]) for name in ("a", "b")]
     limits = [limit for each in found for limit in each.limits]
     assert [limit.bytes for limit in limits] == [10 * GIB, 10 * GIB]
+    assert all(limit.enforceable and limit.report_only == () for limit in limits)
     assert {(limit.scope, limit.subject.claim) for limit in limits} == {(Scope.CLAIM, "team-a/shared")}
     assert declared(each.limits for each in found) == {devices[0].key: 10 * GIB}
-
-
-def test_sharing_is_no_reason_to_only_report_a_claim_s_limit(gpus: Gpus) -> None:
-    """The limit of a claim can be enforced, however many pods share the claim."""
-    for consumers in (1, 2, 30):
-        claim = shared_claim(consumers, "10Gi")
-        (limit,) = resolve(user_of_claim("a"), None, gpus(16 * GIB), builtin(), claims=[claim]).limits
-        assert limit.enforceable and limit.report_only == ()
 
 
 def test_shares_of_one_claim_add_up(gpus: Gpus) -> None:
     """A claim with two shares of one device may hold both."""
     devices = gpus(16 * GIB)
-    (limit,) = resolve(user_of_claim("a"), None, devices, builtin(), claims=[shared_claim(1, "4Gi", "2Gi")]).limits
+    (limit,) = resolve(user_of_claim("a"), None, devices, builtin(), claims=[shared_claim("4Gi", "2Gi")]).limits
     assert limit.bytes == 6 * GIB
     assert limit.enforceable
 
 
 def test_claims_of_other_namespaces_do_not_matter(gpus: Gpus) -> None:
     """A claim of the same name in another namespace is another claim."""
-    claim = replace(shared_claim(1, "4Gi"), namespace="team-b")
+    claim = replace(shared_claim("4Gi"), namespace="team-b")
     assert resolve(user_of_claim("a"), None, gpus(16 * GIB), builtin(), claims=[claim]).limits == ()
 
 
@@ -324,7 +317,7 @@ def test_a_switched_off_hook_of_a_claim_or_pod(gpus: Gpus) -> None:
     """A limit of a claim or of the pod is not kept where one of the containers concerned has switched the hook off."""
     off, on = {"CUDA_DISABLE_CONTROL": "1"}, {"CUDA_DISABLE_CONTROL": "false"}
     device = ClaimedDevice("gpu", "hami-core-gpu.project-hami.io", "node", "hami-gpu-0", "s", {"memory": "4Gi"})
-    claim = Claim("n", "half", (device,), consumers=1)
+    claim = Claim("n", "half", (device,))
 
     def guard(user: dict[str, str], other: dict[str, str]) -> str:
         containers = (DeclaredContainer("a", env=user, claims=(ClaimUse("gpu"),)), DeclaredContainer("b", env=other))
@@ -344,7 +337,7 @@ def test_a_default_holds_where_nothing_else_is_said(gpus: Gpus) -> None:
     claimed = tuple(ClaimedDevice("gpu", "gpu.nvidia.com", "node", f"gpu-{index}") for index in range(2))
     mps = {"defaultPinnedDeviceMemoryLimit": "10Gi", "defaultPerDevicePinnedMemoryLimit": {"1": "6Gi"}}
     config = ClaimConfig("gpu.nvidia.com", (), {"sharing": {"strategy": "MPS", "mpsConfig": mps}})
-    claim = Claim("team-a", "shared", claimed, (config,), consumers=1)
+    claim = Claim("team-a", "shared", claimed, (config,))
     found = resolve(user_of_claim("a"), None, devices, builtin(), claims=[claim])
     limits = [found.on(key(device), "main", scope=Scope.PROCESS) for device in devices]
     assert [limit.bytes for limit in limits if limit] == [10 * GIB, 6 * GIB]
