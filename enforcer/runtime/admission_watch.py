@@ -59,6 +59,6 @@ class AdmissionWatch:
                 self.doubt()
             else:
                 absent = await missing(self.writer, self.own)
-                self.doubted("" if absent is None else str(absent))
+                self.doubted("" if absent is None else str(absent.problem))
                 pause = CANARY_AGAIN if absent is None else AGAIN
             await self.clock.sleep(pause)

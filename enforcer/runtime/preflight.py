@@ -24,6 +24,7 @@ from enforcer.runtime.fence_upkeep import impossible
 from enforcer.runtime.policy_config import plays, rules_of
 from enforcer.runtime.rights_watch import missing
 from exporter.base.clock import SystemClock
+from exporter.base.problem import Problem
 from exporter.check import remedies
 from exporter.check.lines import Line, Verdict, count
 from exporter.config import Config, source_of_names
@@ -96,16 +97,14 @@ def kill(config: Config) -> tuple[Line, ...]:
     try:
         why = unavailable(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
     except OSError as error:
-        why = str(error)
+        why = Problem(str(error), fix="")
     if why is None:
         return (Line("kill", Verdict.OK, "containers can be signalled through a pidfd"),)
-    why, _, fix = why.partition("; fix: ")
+    message = f"this node cannot kill: {why.reason}"
     if Rung.EVICT in config.policy.ladder:
-        message = f"this node cannot kill: {why}; a blocked eviction is tried again instead"
-        return (Line("kill", Verdict.WARN, message, fix or _NO_KILL),)
-    return (
-        Line("kill", _grave(config), f"this node cannot kill: {why}; pods over their limit are held", fix or _LADDER),
-    )
+        message = f"{message}; a blocked eviction is tried again instead"
+        return (Line("kill", Verdict.WARN, message, why.fix or _NO_KILL),)
+    return (Line("kill", _grave(config), f"{message}; pods over their limit are held", why.fix or _LADDER),)
 
 
 def _grave(config: Config) -> Verdict:
@@ -126,8 +125,8 @@ async def admission(config: Config, own: OwnPod) -> tuple[Line, ...]:
     if found is None:
         named = f"{admission_probe.POLICY} and {admission_probe.OWN_NODE}"
         return (Line("admission", Verdict.OK, f"evictions are bounded by {named}"),)
-    message, _, fix = str(found).partition("; fix: ")
-    return (Line("admission", Verdict.FAIL, f"{message}; no pod is evicted", fix or _NO_POLICY),)
+    message = f"{found.problem.reason}; no pod is evicted"
+    return (Line("admission", Verdict.FAIL, message, found.problem.fix or _NO_POLICY),)
 
 
 async def consent(config: Config) -> tuple[Line, ...]:
@@ -148,8 +147,7 @@ async def consent(config: Config) -> tuple[Line, ...]:
         return (Line("consent", Verdict.WARN, message, fix),)
     if not lacking:
         return (Line("consent", Verdict.OK, f"evictions are allowed in {count(len(namespaces), 'namespace')}{where}"),)
-    parts = [why.partition("; fix: ") for why in list(lacking.values())[:MOST_NAMED]]
-    lines = [Line("consent", Verdict.FAIL, what, fix) for what, _, fix in parts]
+    lines = [Line("consent", Verdict.FAIL, why.reason, why.fix) for why in list(lacking.values())[:MOST_NAMED]]
     if len(lacking) > MOST_NAMED:
         message = f"rights are missing in {len(lacking) - MOST_NAMED} more namespaces"
         lines.append(Line("consent", Verdict.FAIL, message, "do the same there, and check again"))

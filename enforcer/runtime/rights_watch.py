@@ -15,6 +15,7 @@ from enforcer.actions.evict.actuator import RIGHTS
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Place, Reason, Rung
 from exporter.base.clock import Clock
+from exporter.base.problem import Problem
 from exporter.kube.errors import KubeError
 from exporter.kube.rights import Right
 from exporter.model import Snapshot
@@ -62,19 +63,18 @@ def needed(rules: Rules) -> Iterable[Right]:
     return [right for right in RIGHTS if Rung.EVICT in rules.ladder or right.resource == "pods"]
 
 
-async def missing(may: May, namespace: str, rules: Rules) -> str:
-    """Say which rights are missing in a namespace, and how to grant them; "" where none is. Raises KubeError."""
+async def missing(may: May, namespace: str, rules: Rules) -> Problem | None:
+    """Say which rights are missing in a namespace, and how to grant them; None where none is. Raises KubeError."""
     lacking = [
         str(right)
         for right in needed(rules)
         if not await may(right.verb, right.group, right.resource, namespace=namespace)
     ]
     if not lacking:
-        return ""
+        return None
     role = EVICT_ROLE if Rung.EVICT in rules.ladder else LOOK_ROLE
-    return (
-        f"{' and '.join(lacking)} not granted in {namespace}; fix: bind the ClusterRole {role} there by a RoleBinding"
-    )
+    what = f"{' and '.join(lacking)} not granted in {namespace}"
+    return Problem(what, fix=f"bind the ClusterRole {role} there by a RoleBinding")
 
 
 @dataclass(slots=True)
@@ -110,6 +110,6 @@ class RightsWatch:
                 continue
             self.ask_at[name] = self.clock.monotonic() + (SOON if lacking else AGAIN)
             if lacking:
-                self.decider.hold(Place.NAMESPACE, name, Reason.NO_RIGHTS, detail=lacking)
+                self.decider.hold(Place.NAMESPACE, name, Reason.NO_RIGHTS, detail=str(lacking))
             else:
                 self.decider.lift(Place.NAMESPACE, name, Reason.NO_RIGHTS)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from exporter.base.cgroup_owner import USUAL, Origin, PodCgroups
+from exporter.base.problem import Problem
 from exporter.check import remedies
 from exporter.check.lines import Failed, Line, Verdict, count, worst
 from exporter.devices import DevicesSample
@@ -30,8 +31,8 @@ class PidDomain:
     """`doubt`: the missing proof for the `/proc` at `root`; `fault`: why the daemon would not use it."""
 
     root: str
-    doubt: Fault | None
-    fault: Fault | None
+    doubt: Problem | None
+    fault: Problem | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,9 @@ def pid_domain(domain: PidDomain | Failed) -> Line:
     if isinstance(domain, Failed):
         return Line("pid domain", Verdict.FAIL, domain.message, domain.fix or remedies.PROC)
     if domain.fault is not None:
-        what, _, fix = domain.fault.message.partition("; fix: ")
-        return Line("pid domain", Verdict.FAIL, what, fix or remedies.PID_DOMAIN)
+        return Line("pid domain", Verdict.FAIL, domain.fault.reason, domain.fault.fix or remedies.PID_DOMAIN)
     if domain.doubt is not None:
-        doubt = domain.doubt.message.partition("; fix: ")[0]
-        message = f"accepted without proof, because node.trust_pid_namespace is set: {doubt}"
+        message = f"accepted without proof, because node.trust_pid_namespace is set: {domain.doubt.reason}"
         return Line("pid domain", Verdict.WARN, message, _PROOF)
     return Line("pid domain", Verdict.OK, f"{domain.root} and the driver use the same process numbers")
 

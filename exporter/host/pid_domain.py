@@ -1,7 +1,7 @@
 """
 Whether the driver's PIDs are those of this `/proc`.
 
-What comes in: the mount point of `/proc`. What goes out: None if that is proven, else a `Fault` with the fix.
+What comes in: the mount point of `/proc`. What goes out: None if that is proven, else a `Problem` with the fix.
 
 The rule: proven, not assumed. The driver uses the PID namespace of its caller (before 535.113, the initial one), and
 leaves out processes that are not visible there. A mounted `/proc` uses the namespace of the mount. Both surely agree if
@@ -10,7 +10,7 @@ each is the initial namespace. `NSpid:` proves nothing: it counts from the mount
 
 from pathlib import Path
 
-from exporter.model import Fault
+from exporter.base.problem import Problem
 
 INITIAL = "pid:[4026531836]"
 """The kernel's constant for the initial PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h."""
@@ -22,7 +22,7 @@ def proc_root(host_root: Path) -> Path:
     return below if _shows(below, "self") is None else Path("/proc")
 
 
-def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
+def unproven(root: Path, own: Path, *, trusted: bool) -> Problem | None:
     """
     Return the missing proof that `root` and the driver use the same PIDs; None if nothing is missing.
 
@@ -34,13 +34,11 @@ def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
 
     """
     if why := _shows(root, "self"):
-        return _fault(
-            root, f"{root} shows no processes ({why}); fix: mount the host's /proc, and set node.host_root to the mount"
+        return Problem(
+            f"{root} shows no processes ({why})", fix="mount the host's /proc, and set node.host_root to the mount"
         )
     if why := _shows(root, "1"):
-        return _fault(
-            root, f"{root} hides the processes of others ({why}); fix: mount it without hidepid, or run as root"
-        )
+        return Problem(f"{root} hides the processes of others ({why})", fix="mount it without hidepid, or run as root")
     if trusted:
         return None
     for proc in dict.fromkeys((root, own)):
@@ -50,10 +48,9 @@ def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
         except OSError as error:
             target = f"not readable ({error.strerror})"
         if target != INITIAL:
-            return _fault(
-                root,
-                f"{namespace} is {target}, not {INITIAL}, so process numbers may be those of another PID namespace; "
-                "fix: set hostPID: true; on a nested node that has it (kind, sysbox) set node.trust_pid_namespace",
+            return Problem(
+                f"{namespace} is {target}, not {INITIAL}, so process numbers may be those of another PID namespace",
+                fix="set hostPID: true; on a nested node that has it (kind, sysbox) set node.trust_pid_namespace",
             )
     return None
 
@@ -65,7 +62,3 @@ def _shows(proc: Path, pid: str) -> str | None:
     except OSError as error:
         return error.strerror
     return None
-
-
-def _fault(root: Path, message: str) -> Fault:
-    return Fault("host", "pid_domain_unproven", message, subject=str(root))

@@ -95,7 +95,7 @@ class ProcFs:
         """
         doubt = unproven(self._root, self._own, trusted=self._trusted)
         if doubt is not None:
-            return HostSample(faults=(doubt,))
+            return HostSample(faults=(Fault("host", "pid_domain_unproven", str(doubt), subject=str(self._root)),))
         parse = cache(self._owner)  # for this sample: the processes of a container share one text
         processes: dict[int, HostProcess] = {}
         odd = _Odd(self._pods)

@@ -454,10 +454,10 @@ async def test_the_second_policy_is_asked_for_with_the_own_pod(tmp_path: Path, s
 
 def test_what_is_not_in_force_names_its_policy() -> None:
     """The reason that the log and the page show: which policy, and what the server said; or why none can help."""
-    assert str(Sighting(OWN_NODE, Guard.ABSENT, "conflict")) == "gpusteward-own-node is absent: conflict"
-    assert str(Sighting(POLICY, Guard.NO_NODE, "x")).endswith(
-        "; fix: run the daemon as a pod, on Kubernetes 1.30 or later"
-    )
+    assert str(Sighting(OWN_NODE, Guard.ABSENT, "conflict").problem) == "gpusteward-own-node is absent: conflict"
+    lasting = Sighting(POLICY, Guard.NO_NODE, "x").problem
+    assert lasting.reason == "the token carries no node claim, so each eviction is refused"
+    assert lasting.fix == "run the daemon as a pod, on Kubernetes 1.30 or later"
 
 
 def test_the_server_may_take_its_time() -> None:

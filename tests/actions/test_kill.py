@@ -333,14 +333,14 @@ async def test_a_proc_that_is_not_there(tmp_path: Path) -> None:
     await kill.hold([(POD, MAIN)])
     assert kill.obstacles == {(POD, MAIN): Obstacle.UNREADABLE}
     assert await kill.ended(action((POD, MAIN))) is None
-    assert "shows no processes" in (unavailable(tmp_path / "proc") or "")
+    assert "shows no processes" in str(unavailable(tmp_path / "proc"))
 
 
 def test_a_missing_right_counts_only_where_rights_count(tmp_path: Path) -> None:
     """Without CAP_KILL no container of another user can be signalled; a dry run is not given that right."""
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "status").write_text(status(capabilities=0))
-    assert "CAP_KILL is missing" in (unavailable(Path("/proc"), trusted=True, own=tmp_path) or "")
+    assert "CAP_KILL is missing" in str(unavailable(Path("/proc"), trusted=True, own=tmp_path))
     assert unavailable(Path("/proc"), trusted=True, rights=False, own=tmp_path) is None
 
 
@@ -361,7 +361,7 @@ def keep(number, error):
 for number, error in json.loads(sys.argv[1]):
     if os.fork() == 0:
         keep(number, error)
-        print(json.dumps(unavailable(Path("/proc"), trusted=True)), flush=True)
+        print(json.dumps((why := unavailable(Path("/proc"), trusted=True)) and str(why)), flush=True)
         os._exit(0)
     if os.wait()[1] != 0:
         print("null", flush=True)

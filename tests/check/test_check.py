@@ -17,6 +17,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from builders import gpu, gpu_uuid, memory
+from exporter.base.problem import Problem
 from exporter.check import cluster, node, probe, probe_kube, settings
 from exporter.check.cluster import ApiServer, NodeObject
 from exporter.check.lines import Failed, Line, Verdict, exit_code, render
@@ -39,7 +40,7 @@ POD, ID = PodUid("0c6f7a3e-0000-4000-8000-000000000001"), ContainerId("a" * 64)
 LOST = Fault("devices", "gpu_lost", "GPU 1 does not answer: GPU is lost", gpu_uuid(1))
 FOREIGN = Fault("devices", "no_permission", "GPU 1 is skipped: no permission", "index 1", incomplete=False)
 HUNG = Fault("devices", "driver_hung", "the NVIDIA driver hangs: nvmlInit has not returned within 5 s")
-NESTED = Fault("host", "pid_domain_unproven", "/proc/self/ns/pid is pid:[1], not pid:[2]; fix: set hostPID: true")
+NESTED = Problem("/proc/self/ns/pid is pid:[1], not pid:[2]", fix="set hostPID: true")
 
 
 def said(line: Line) -> str:
@@ -107,9 +108,7 @@ def test_every_vendor_is_told_with_what_is_not_known_of_it() -> None:
 def test_pid_domain() -> None:
     """Unproven fails; an operator who trusts it by config makes it a warning, and a proof makes it ok."""
     assert node.pid_domain(PidDomain("/host/proc", None, None)).verdict is OK
-    assert node.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line(
-        "pid domain", FAIL, *NESTED.message.split("; fix: ")
-    )
+    assert node.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line("pid domain", FAIL, NESTED.what, NESTED.fix)
     believed = node.pid_domain(PidDomain("/proc", NESTED, None))
     assert believed.verdict is WARN and "node.trust_pid_namespace" in said(believed)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from exporter.base.problem import Problem
 from exporter.check import cluster, node, remedies, settings
 from exporter.check.cluster import NodeObject
 from exporter.check.lines import Failed, Line, Verdict
@@ -27,6 +28,7 @@ BARE = Failed("it does not work")
 STATUSES = (0, 400, 401, 403, 404, 429, 500, 503)
 REASONS = ("", "Unreachable", "Timeout", "Untrusted", "NotConfigured", "Invalid", "Dropped")
 STRANGE = Fault("devices", "never_seen", "something new")
+DOUBT = Problem("something new")
 MISSING = dict.fromkeys(RIGHTS, False)
 BAD: dict[Callable[..., Line], tuple[tuple[Any, ...], ...]] = {
     cluster.kubelet: ((BARE,), (AllocationsView(api="v1alpha1"),), (AllocationsView(allocatable=None),)),
@@ -46,7 +48,7 @@ BAD: dict[Callable[..., Line], tuple[tuple[Any, ...], ...]] = {
     cluster.names: (("file", BARE), ("auto", None), ("file", Inventory(faults=(STRANGE,)))),
     node.driver: ((BARE,), (DevicesSample({}, (), ()),), (DevicesSample({}, (), (STRANGE,)),)),
     node.recording: ((BARE,),),
-    node.pid_domain: ((BARE,), (PidDomain("/proc", STRANGE, STRANGE),), (PidDomain("/proc", STRANGE, None),)),
+    node.pid_domain: ((BARE,), (PidDomain("/proc", DOUBT, DOUBT),), (PidDomain("/proc", DOUBT, None),)),
     node.cgroups: ((BARE,), (CgroupView("", None),), (CgroupView("", None, (), (STRANGE,)),)),
     settings.refused_config: (("a key is wrong",),),
     settings.web_address: ((BARE,), (Address(":1", "in use"),)),

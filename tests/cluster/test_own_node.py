@@ -277,7 +277,7 @@ async def test_the_daemon_finds_both_policies_or_says_which_is_not_there(scene: 
                 return sighting if sighting.guard in {Guard.ABSENT, Guard.UNKNOWN} else None
 
             sighting = await until(absent, f"{name} to be missed")
-            assert str(sighting).startswith(f"{sighting.policy} is {sighting.guard}: ")
+            assert sighting.problem.reason.startswith(f"{sighting.policy} is {sighting.guard}: ")
             found = await missing(writer, own)
             assert found is not None and found.policy == sighting.policy
             await scene.api.create(bindings, {"metadata": {"name": name}, "spec": binding["spec"]})
@@ -294,4 +294,4 @@ async def test_a_token_without_a_node_is_reported_as_such(scene: Scene, tmp_path
     async with writing(await stolen(scene.api, OWN, OWN), tmp_path) as writer:
         sighting = await missing(writer, OwnPod(OWN, scene.own_pod[0]))
     assert sighting is not None and sighting.guard is Guard.NO_NODE
-    assert str(sighting).partition("; fix: ")[2] == "run the daemon as a pod, on Kubernetes 1.30 or later"
+    assert sighting.problem.fix == "run the daemon as a pod, on Kubernetes 1.30 or later"

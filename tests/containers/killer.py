@@ -83,7 +83,7 @@ async def ask(victim: Victim) -> Any:
     kill = Kill(PROC, USUAL, trusted=True)
     await kill.hold([victim])
     answers = [said(kill.preflight(action(victim))), said(await kill.act(action(victim), "1"))]
-    return [unavailable(PROC, trusted=True), sorted(kill.obstacles.values()), answers]
+    return [(why := unavailable(PROC, trusted=True)) and str(why), sorted(kill.obstacles.values()), answers]
 
 
 class Init:

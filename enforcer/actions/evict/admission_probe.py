@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from enforcer.actions.evict.api import ADMISSION_POLICY, API_VERSION
 from enforcer.actions.kube_writer import Posted, Writer
+from exporter.base.problem import Problem
 from exporter.kube.client import segment
 from exporter.kube.errors import KubeError
 
@@ -64,10 +65,13 @@ class Sighting:
     guard: Guard
     detail: str
 
-    def __str__(self) -> str:
+    @property
+    def problem(self) -> Problem:
+        """Why no pod is evicted, and what to do about it; without a fix where the policies are to be installed."""
         if self.guard is Guard.NO_NODE:
-            return f"{NO_NODE}, so each eviction is refused; fix: run the daemon as a pod, on Kubernetes 1.30 or later"
-        return f"{self.policy} is {self.guard}: {self.detail}"
+            fix = "run the daemon as a pod, on Kubernetes 1.30 or later"
+            return Problem(f"{NO_NODE}, so each eviction is refused", fix=fix)
+        return Problem(f"{self.policy} is {self.guard}: {self.detail}", fix="")
 
     @classmethod
     def of(cls, policy: str, heard: Posted | KubeError, *, absent: int) -> Self:

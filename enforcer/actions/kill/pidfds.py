@@ -32,6 +32,7 @@ from enforcer.actions.kill.targets import (
 from enforcer.actions.processes import VANISHED, cgroups, read
 from enforcer.actions.victim import Victim, container_of
 from exporter.base.cgroup_owner import PodCgroups
+from exporter.base.problem import Problem
 from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs
 from exporter.host.stat import parse_stat
@@ -193,16 +194,16 @@ class Inits:
         return Hold(fd, victim, process.key)
 
 
-def unavailable(root: Path, *, trusted: bool = False, rights: bool = True, own: Path = Path("/proc")) -> str | None:
+def unavailable(root: Path, *, trusted: bool = False, rights: bool = True, own: Path = Path("/proc")) -> Problem | None:
     """
     Say why no container of this node can be held; None if it can.
 
     `own` is our own /proc, `root` the one to read. `rights`: a right that this daemon lacks counts.
     """
     if (doubt := unproven(root, own, trusted=trusted)) is not None:
-        return doubt.message
+        return doubt
     if not hasattr(os, "pidfd_open"):
-        return "this build of Python knows no pidfd: it was compiled with headers older than Linux 5.3"
+        return _lacking("this build of Python knows no pidfd: it was compiled with headers older than Linux 5.3")
     try:
         fd = os.pidfd_open(os.getpid())
         try:
@@ -211,10 +212,14 @@ def unavailable(root: Path, *, trusted: bool = False, rights: bool = True, own: 
             os.close(fd)
     except OSError as error:
         needs = "Linux 5.3 or later, and a seccomp profile that allows it, as RuntimeDefault does"
-        return f"no signal can be sent through a pidfd ({error.strerror}): that needs {needs}"
+        return _lacking(f"no signal can be sent through a pidfd ({error.strerror}): that needs {needs}")
     if rights and not may_kill(read(f"{own}/self/status")):
-        return "CAP_KILL is missing: the containers of other users cannot be signalled"
+        return _lacking("CAP_KILL is missing: the containers of other users cannot be signalled")
     return None
+
+
+def _lacking(what: str) -> Problem:
+    return Problem(what, fix="")  # what to do about it depends on the ladder, which the callers know
 
 
 def _exited(fd: int) -> bool:
