@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from exporter.api import schema
-from exporter.api.document import Json, encoded, head, tail
+from exporter.api.document import Json, encoded, head, joined, tail
 from exporter.api.explanation import PodNotHereError, explanation, gpu_users
 from exporter.api.near import Names
 from exporter.base.clock import Clock
@@ -174,7 +174,7 @@ class Answers:
     def _document(self, latest: Snapshot, name: str, make: Callable[[], bytes], basis: object = None) -> web.Response:
         """Answer with a document of the round behind a head of its own, because the age in it grows."""
         rest = self.documents.get(latest, name, make, basis)
-        return shared(encoded(self._head(latest))[:-1] + b",", rest[1:])
+        return shared(*joined(self._head(latest), rest))
 
     def _head(self, latest: Snapshot) -> schema.Head:
         age = max(0.0, self.clock.monotonic() - latest.monotonic)

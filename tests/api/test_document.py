@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from builders import GIB, allocation, device, gpu, leaf, limit, memory, pod, snapshot, usage
-from exporter.api.document import head, render
 from exporter.model import Fault, Health, Snapshot
-from exporter.rounds.latest import Tally
 from golden.everything import everything
 from serving.node import busy
+from serving.table import served
 
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
 
 def described(facts: Snapshot, age: float = 1.0) -> Any:
-    return json.loads(render(facts, Tally(), head(facts, age=age, interval=5.0, program="gpusteward-exporter 0.1.0")))
+    return json.loads(served(facts, age=age))
 
 
 def test_what_is_unknown_is_null() -> None:

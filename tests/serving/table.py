@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from exporter.api.document import head, render
+from exporter.api.document import head, joined, tail
 from exporter.model import Snapshot
 from exporter.rounds.latest import Tally
 from exporter.top.fetch import parse
 from exporter.top.table import Table, table
 
 
-def served(facts: Snapshot, policy: dict[str, Any] | None = None, age: float = 1.0) -> bytes:
-    """Make the bytes that a daemon with 5 s between its rounds answers with."""
-    begin = head(facts, age=age, interval=5.0, program="gpusteward run 0.1.0")
-    return render(facts, Tally(), begin, policy)
+def served(facts: Snapshot, policy: dict[str, Any] | None = None, *, age: float = 1.0, interval: float = 5.0) -> bytes:
+    """Make the bytes that a daemon answers with."""
+    begin = head(facts, age=age, interval=interval, program="gpusteward run 0.1.0")
+    return b"".join(joined(begin, tail(facts, Tally(), policy)))
 
 
 def shown(facts: Snapshot, policy: dict[str, Any] | None = None, **world: Any) -> Table:

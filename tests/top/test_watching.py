@@ -10,12 +10,11 @@ import pytest
 
 from builders import device, gpu, snapshot
 from exporter.api.client import AskError
-from exporter.api.document import head, render
 from exporter.api.schema import Document
-from exporter.rounds.latest import Tally
 from exporter.top.fetch import parse
 from exporter.top.follow import LONGEST_PAUSE, PAUSE, SHORTEST_PAUSE, Seen, pause, watch
 from exporter.top.table import waiting
+from serving.table import served
 
 Answer = Document | AskError
 
@@ -26,7 +25,7 @@ class EnoughError(Exception):
 
 def document(number: int) -> Document:
     facts = snapshot(device(gpu(), attributed=0), round=number)
-    return parse(render(facts, Tally(), head(facts, age=1.0, interval=5.0, program="gpusteward")))
+    return parse(served(facts))
 
 
 def scripted(*answers: Answer) -> Callable[[], Awaitable[tuple[bytes, Document]]]:

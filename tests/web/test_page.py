@@ -20,12 +20,11 @@ from aiohttp.test_utils import TestServer
 from builders import GIB, device, gpu, leaf, limit, memory, pod, snapshot
 from daemon.films import OVER, film
 from daemon.running import COMMAND, Daemon
-from exporter.api.document import head, render
 from exporter.model import GpuUuid, Snapshot
-from exporter.rounds.latest import Tally
 from exporter.web.page import node_page
 from golden.mixed import mixed
 from serving.node import MARKUP, busy, serving
+from serving.table import served
 
 LARGEST = 28 * 1024
 JSON = {"format": "json"}
@@ -245,8 +244,7 @@ async def drawn_from(folder: Path, facts: dict[str, Any]) -> tuple[str, str]:
 
 def described(interval: float) -> dict[str, Any]:
     """Describe the busy node."""
-    facts = busy()
-    return dict(json.loads(render(facts, Tally(), head(facts, age=0.0, interval=interval, program="x"))))
+    return dict(json.loads(served(busy(), age=0.0, interval=interval)))
 
 
 def judged(**policy: Any) -> dict[str, Any]:
