@@ -16,7 +16,7 @@ raises: on an error of its own it takes no action, and opens a breaker.
     over       the level has left 0, and not reached warn_after            grace, ok
     grace      warned; the level is below warn_after + grace               due, held, ok
     due        the level is full; in dry-run: logged, and not performed    acting, held, ok
-    held       would be acted on, but: the reason says why not             due, acting, ok
+    held       due, and a reason prevents the action                       due, acting, ok
     acting     the action is in flight                                     gone, held, or from the beginning
 """
 

@@ -24,7 +24,7 @@ TIMESTAMP = gauge(
     "snapshot_timestamp_seconds",
     (),
     "Unix time at which the round of this page's snapshot began. Scrapes are served from the latest snapshot and never "
-    "touch the driver. The snapshot's series are withdrawn when it is older than three intervals, but for the counters "
+    "touch the driver. The snapshot's series are withdrawn when it is older than three intervals, except the counters "
     "of use over time.",
 )
 UP = gauge("source_up", ("source",), "1 if the source as a whole answered in the latest round, else 0.")

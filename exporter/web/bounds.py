@@ -1,5 +1,5 @@
 """
-What strangers may take of the daemon: connections, bytes and time.
+What unauthenticated clients may take of the daemon: connections, bytes and time.
 
 Clients are unknown, and may be hostile. The sum of these bounds, in bytes, is in docs/threat-model.md; change both.
 """
