@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enforcer.commands import Commands, add_url, chosen_daemon, put, unwritten, wrong
+from exporter.base.printable import printable
 
 if TYPE_CHECKING:
     from exporter.api.client import Daemon
@@ -135,7 +136,6 @@ def _wrong_usage(what: str, fix: str) -> _RefusedError:
 
 def _of_daemon(namespace: argparse.Namespace) -> str:
     from exporter.api.client import AskError, UrlError  # noqa: PLC0415  (HTTP)
-    from exporter.limits.explaining import printable  # noqa: PLC0415
 
     if namespace.node is not None or namespace.config is not None:
         raise _wrong_usage("--node and --config need -f", "remove them: a daemon knows its own node and config")

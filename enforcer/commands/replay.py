@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enforcer.commands import Commands, on_terminal, put, unwritten
+from exporter.base.printable import printable
 
 if TYPE_CHECKING:
     from enforcer.messages.timeline import Course
@@ -158,7 +159,6 @@ async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
 async def _compare(file: Path, config: "Config", other: "Config", namespace: argparse.Namespace) -> None:
     """Print the courses of two policies side by side."""
     from enforcer.messages.timeline import Course, compared  # noqa: PLC0415
-    from exporter.limits.explaining import printable  # noqa: PLC0415
 
     courses, sums = (Course(), Course()), (_Counts(), _Counts())
     told: list[tuple[int, str]] = []
@@ -234,8 +234,6 @@ class _Counts:
         return {"event": "summary", "rounds": rounds, "torn": torn, "rehearsed": self._actions, "held": self._held}
 
     def text(self, rounds: int, torn: str) -> str:
-        from exporter.limits.explaining import printable  # noqa: PLC0415
-
         actions = ", ".join(f"{count} {action}" for action, count in sorted(self._actions.items()))
         refusals = ", ".join(f"{count} {reason}" for reason, count in sorted(self._held.items()))
         parts = [
@@ -247,8 +245,6 @@ class _Counts:
 
 
 def _print(snapshot: "Snapshot", event: str, data: Any, *, as_json: bool) -> None:
-    from exporter.limits.explaining import printable  # noqa: PLC0415
-
     if as_json:
         head = {"at": _written(snapshot.taken_at), "round": snapshot.round, "event": event}
         put(json.dumps({**head, **data, **_as_in_0_1(data)}) + "\n")

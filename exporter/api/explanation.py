@@ -14,10 +14,11 @@ from exporter.accounts.sharing import occupied, only_reserves
 from exporter.api import schema
 from exporter.api.document import Json, concerned, copied, describe_containers
 from exporter.api.near import Names
+from exporter.base.printable import printable
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
 from exporter.limits.devices import device_name
-from exporter.limits.explaining import as_data, as_text, printable, size
+from exporter.limits.explaining import as_data, as_text, size
 from exporter.model import Device, Pod, PodUid, Sharing, Snapshot, Usage
 
 NEW = 60.0

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
+from exporter.base.printable import printable
 from exporter.base.problem import Problem
 
 OK = 200
@@ -127,7 +128,7 @@ async def asked(server: Server, kind: Kind, path: str, query: Mapping[str, str] 
         fix = f"check that a {kind.name} listens there"
         raise AskError(
             f"{server.url} gives no HTTP answer",
-            cause=_printable(str(error)) or "the connection was closed",
+            cause=_shown(str(error)) or "the connection was closed",
             fix=fix if server.url.startswith("https") else f"try https://, or {fix}",
         ) from error
 
@@ -149,10 +150,10 @@ def _trust(server: Server) -> ssl.SSLContext | bool:
 def _reason(error: OSError) -> str:
     """Name the error as the system or OpenSSL does, in lower case. Failed name lookups have negative error numbers."""
     if isinstance(error, ssl.SSLError):
-        return _printable((error.reason or str(error)).replace("_", " ").lower())
+        return _shown((error.reason or str(error)).replace("_", " ").lower())
     text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-    return _printable(text.lower())
+    return _shown(text.lower())
 
 
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text[:200])
+def _shown(text: str) -> str:
+    return printable(text[:200])

@@ -10,6 +10,7 @@ No part shows a secret.
 import textwrap
 from collections.abc import Iterator
 
+from exporter.base.printable import printable
 from exporter.base.secrets import hidden
 
 WIDEST = 160
@@ -48,5 +49,6 @@ def lines(program: str, error: BaseException | str) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in hidden(text))
-    return textwrap.wrap(shown, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        printable(hidden(text)), WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

@@ -11,6 +11,7 @@ A limit on each device that the limit holder has, has `device: null`. The text h
 from collections.abc import Iterator
 from typing import Any
 
+from exporter.base.printable import printable
 from exporter.limits.answers import Candidate, Resolution, ResolvedLimit
 from exporter.limits.rows import What
 from exporter.model import Context, EnforcedBy, Scope
@@ -107,11 +108,6 @@ def _amount(candidate: Candidate) -> str:
     if candidate.what is not What.COMPUTE:
         return size(candidate.bytes)
     return f"{float(candidate.ratio):.4g} of the compute" if candidate.ratio else "no share of the compute"
-
-
-def printable(line: str) -> str:
-    """Escape control characters: a manifest that no API server checked may hold them in its names."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
 
 
 def _subject(limit: ResolvedLimit) -> str:

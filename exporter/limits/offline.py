@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from exporter.base.printable import printable
 from exporter.limits.answers import Resolution
 from exporter.limits.decoding import NOTHING_CHOSEN, Options, shown
 from exporter.limits.devices import LeafDevice
-from exporter.limits.explaining import as_data, as_text, printable
+from exporter.limits.explaining import as_data, as_text
 from exporter.limits.node_devices import devices_of, missing_sizes
 from exporter.limits.patterns import matching
 from exporter.limits.resolver import resolve
