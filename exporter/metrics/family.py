@@ -74,7 +74,7 @@ class Family:
 
     Attributes:
         name: as in samples, with prefix and with `_total` or `_info` (a histogram's has no suffix).
-        labels: those beyond `COMMON`, and the labels of `WORKLOAD` that are not empty.
+        labels: those beyond `node`, and the labels of `WORKLOAD` that are not empty.
 
     """
 

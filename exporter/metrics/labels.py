@@ -1,7 +1,7 @@
 """
 The labels of samples, which name a GPU, a device or a container.
 
-What comes in: the snapshot, and names. What goes out: dicts of label values, `COMMON` first.
+What comes in: the snapshot, and names. What goes out: dicts of label values, `node` and those of `WORKLOAD` first.
 
 The rule: two series of one node never have the same labels. Facts with the same labels are grouped by name first. The
 labels of a series are one object for as long as it is on the page, so that their text is written once.
@@ -23,14 +23,6 @@ EXPORTED = {name: f"exported_{name}" for name in WORKLOAD}
 The other names of these labels, for a Prometheus that writes its own `namespace`, `pod` and `container` over them.
 
 They are the names that such a Prometheus itself gives to a label that it overrides.
-"""
-
-COMMON = ("node", *WORKLOAD)
-"""
-On every sample. Without a container, `namespace`, `pod` and `container` are empty, but present.
-
-Prometheus fills a missing label with that of the daemon's own pod, also with honorLabels. It leaves an empty label
-alone (https://github.com/prometheus/prometheus/pull/3845).
 """
 
 LONGEST = 512
@@ -126,7 +118,13 @@ def together(parts: Iterable[float | None]) -> float | None:
 
 
 def labelled(node: str, **own: str) -> Labels:
-    """Make the labels of a sample: `COMMON`, then its own."""
+    """
+    Make the labels of a sample: `node` and those of `WORKLOAD`, then its own.
+
+    Without a container, `namespace`, `pod` and `container` are empty, but present. Prometheus fills a missing label
+    with that of the daemon's own pod, also with honorLabels. It leaves an empty label alone
+    (https://github.com/prometheus/prometheus/pull/3845).
+    """
     return _made(node, _shared(tuple(own)), tuple(own.values()))
 
 

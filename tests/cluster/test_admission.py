@@ -70,7 +70,6 @@ async def test_the_daemons_own_eviction_is_let_through(scene: Scene) -> None:
 
 NO_UID = "an eviction needs a UID precondition"
 MORE = "deleteOptions may hold dryRun and preconditions.uid alone, and no grace period"
-OTHER = "00000000-0000-4000-8000-000000000000"
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nothing said": ({}, NO_UID),
     "no precondition": ({"gracePeriodSeconds": 30}, NO_UID),

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from cluster.client import Object, until
 from cluster.stage import RUN, Stage, stage
-from cluster.test_decide import LIMIT, events, logged
+from cluster.test_decide import LIMIT, events
 from cluster.test_enforce import Scene, ended, enforcing, mode, scene
 from cluster.test_enforce import journal as decisions
 from cluster.test_enforce import told as in_words
@@ -64,11 +63,6 @@ def counted(daemon: Daemon, scene: Scene) -> tuple[float, float]:
     """How often the daemon has fenced and evicted in the namespace, by the page of its last round."""
     begun = series(daemon.get("/metrics")[1], "actions_total", "action", "namespace")
     return begun["fence", scene.namespace], begun["evict", scene.namespace]
-
-
-def verified(daemon: Daemon) -> list[dict[str, Any]]:
-    """The actions of a daemon that had their effect."""
-    return [line for line in logged(daemon, "enforcer.effect_result") if line["result"] == "verified"]
 
 
 def fallen(stage: Stage, daemon: Daemon) -> None:

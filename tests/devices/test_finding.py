@@ -28,7 +28,7 @@ def finder(node: Node) -> Finder:
 
 async def test_the_names_are_all_sources() -> None:
     """What a config may name is what can be opened."""
-    assert ("nvml", "kfd", "drm", *vendor_libs.NAMES) == NAMES
+    assert ("nvml", "kfd", "drm", *vendor_libs.LIBRARIES) == NAMES
 
 
 async def test_auto_takes_what_is_there(node: Node) -> None:

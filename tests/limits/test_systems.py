@@ -12,7 +12,6 @@ from exporter.objects.manifest import Manifest
 
 MIB, GIB = 2**20, 2**30
 GPU0 = "GPU-00000000-1111-2222-3333-444444444444"
-GPU1 = "GPU-00000001-1111-2222-3333-444444444444"
 V100_A = "GPU-00552014-5c87-89ac-b1a6-7b53aa24b0ec"
 V100_B = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
 

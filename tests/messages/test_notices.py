@@ -18,7 +18,6 @@ from enforcer.policy.vocabulary import REASONS_OF, Kind, Mode, Place, Reason, Ru
 from exporter.model import Sharing
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, settled, snapshot
 
-DRY = replace(UNHURRIED, mode=Mode.DRY_RUN)
 SAYS = 'Container "main" uses 70 GiB of GPU-0, 62 GiB more than its limit of 8 GiB (declared by policy annotation). '
 FOR = "It was over its limit for 15 s in total"
 ONLY = f"{FOR}. For now, only this message follows: "

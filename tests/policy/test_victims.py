@@ -27,9 +27,6 @@ NEEDY = Actor("needy-1", GIB, limit=70 * GIB)
 SMALL = Actor("s-1", 3 * GIB, limit=GIB)
 """An over-user of which many fit on the device."""
 
-IN_VAIN = [Result.ABANDONED, Result.BLOCKED, Result.FORBIDDEN, Result.REFUSED, Result.FAILED, Result.IMPOSSIBLE]
-"""Ends after which it is certain that nothing was done, for a reason of the pod's own."""
-
 
 def ends(
     play: Play, actors: Iterable[Actor], result: Callable[[Action], Result], rounds: int

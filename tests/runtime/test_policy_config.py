@@ -21,7 +21,6 @@ from exporter.config.policy import Policy
 from exporter.model import Tolerance
 
 SCHEMA = Path(__file__).parents[2] / "deploy" / "charts" / "gpusteward" / "values.schema.json"
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 NOT_RULES = {"stop_file", "journal", "admission"}
 """Keys of the shell around the policy: files, and what has to be there before the daemon acts on a pod."""
 

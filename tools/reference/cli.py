@@ -41,7 +41,6 @@ VARIABLES = {
     "USER": "the same, where `SUDO_USER` is not set",
 }
 """Variable -> what it does."""
-OWN = "flags of the daemon"
 
 
 def page() -> str:

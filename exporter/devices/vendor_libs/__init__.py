@@ -50,8 +50,6 @@ _READERS: Mapping[str, Callable[[Any, Beat, OpenNodes], Reader[Any]]] = {
 LIBRARIES: Mapping[str, Library] = {
     library.name: library for library in (*ROWS, dcmi.LIBRARY, cndev.LIBRARY, mtml.LIBRARY, rsmi.LIBRARY)
 }
-NAMES = tuple(LIBRARIES)
-"""All possible source names."""
 
 
 def devices(
