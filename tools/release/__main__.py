@@ -1,8 +1,10 @@
 """
 `python -m tools.release VERSION --registry R [--key K]`, or `make release`: one commit becomes a release.
 
-In: words. Out: dist/VERSION, and what is in the registry; exit code 1 and the reason where that is not possible.
-Law: a folder dist/VERSION is whole, and a version that is published is never written again.
+What comes in: arguments. What goes out: dist/VERSION, and what is in the registry; exit code 1 and the reason where
+that is not possible.
+
+The rule: a folder dist/VERSION is whole, and a version that is published is never written again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """
 The folder in which a release is made, beside the one that it becomes.
 
-In: dist/VERSION. Out: an empty folder for the time of the work. Law: one release at a time; what a killed run left is
-removed by the next one; dist/VERSION appears as a whole, readable for all.
+What comes in: dist/VERSION. What goes out: an empty folder for the time of the work.
+
+The rule: one release at a time; what a killed run left is removed by the next one; dist/VERSION appears as a whole,
+readable for all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """
 The files of a release: wheel, chart, the folder deploy/, rules, dashboards, checksums.
 
-In: a checkout, names and digests of what is in the registry. Out: files in a folder.
-Law: the same commit gives the same files, byte by byte; each is dated as the commit.
+What comes in: a checkout, names and digests of what is in the registry. What goes out: files in a folder.
+
+The rule: the same commit gives the same files, byte by byte; each is dated as the commit.
 """
 
 from __future__ import annotations

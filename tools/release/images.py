@@ -1,9 +1,10 @@
 """
 The daemon's image for a platform, made of deploy/Dockerfile by buildah on two bases of Debian's packages; no Docker.
 
-In: a source tree, a folder for buildah's storage. Out: images in that storage, by name.
-Law: the same sources, packages and date give the same image, byte by byte. No program of a foreign platform is run.
-Of this machine only the trust and pip's settings are used, in the base that is built on.
+What comes in: a source tree, a folder for buildah's storage. What goes out: images in that storage, by name.
+
+The rule: the same sources, packages and date give the same image, byte by byte. No program of a foreign platform is
+run. Of this machine only the trust and pip's settings are used, in the base that is built on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """
 Reads an image in a folder of OCI's image layout.
 
-In: the folder. Out: digests by platform, and files of an image. Law: read only; the topmost layer's file counts.
+What comes in: the folder. What goes out: digests by platform, and files of an image.
+
+The rule: read only; the topmost layer's file counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """
 Makes a release in a folder, then publishes it.
 
-In: a checked source, a registry, a signer or none. Out: the folder, what is in the registry, a line per part.
-Law: nothing is published before all is built. What people look for by name, the version of chart and image, comes last.
+What comes in: a checked source, a registry, a signer or none. What goes out: the folder, what is in the registry, a
+line per part.
+
+The rule: nothing is published before all is built. What people look for by name, the version of chart and image, comes
+last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """
 The notes of a release.
 
-In: the section of the changelog, names and digests. Out: Markdown. Law: pure; each command can be pasted, and each link
-leads to the page as it was in the released commit.
+What comes in: the section of the changelog, names and digests. What goes out: Markdown.
+
+The rule: pure; each command can be pasted, and each link leads to the page as it was in the released commit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """
 Runs the programs that make a release.
 
-In: a command. Out: what it prints. Law: a program that fails ends the release with its own words.
+What comes in: a command. What goes out: what it prints.
+
+The rule: a program that fails ends the release with its own words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """
 How a release was made, as SLSA's provenance (https://slsa.dev/spec/v1.0/provenance).
 
-In: what is released, and from what. Out: the predicate that cosign signs. Law: pure; nothing is claimed that the build
-does not know.
+What comes in: what is released, and from what. What goes out: the predicate that cosign signs.
+
+The rule: pure; nothing is claimed that the build does not know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """
 The registry that is published to.
 
-In: its name, as `ghcr.io/owner`. Out: names of what is in it. Law: plain HTTP on the loopback alone, as Docker has it.
+What comes in: its name, as `ghcr.io/owner`. What goes out: names of what is in it.
+
+The rule: plain HTTP on the loopback alone, as Docker has it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """
 Lists what is in an image (SBOM, CycloneDX): cyclonedx-bom for Python's packages, debsbom for Debian's.
 
-In: an image's own lists of packages. Out: two JSON files. Law: read from the image itself, never from this machine.
+What comes in: an image's own lists of packages. What goes out: two JSON files.
+
+The rule: read from the image itself, never from this machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """
 Signatures and attestations, by cosign.
 
-In: a key, as cosign takes it (a file, `env://NAME`, a KMS). Out: signatures beside what they sign. Law: with a key and
-without the public transparency log; without a key nothing is signed, and the release says so.
+What comes in: a key, as cosign takes it (a file, `env://NAME`, a KMS). What goes out: signatures beside what they sign.
+
+The rule: with a key and without the public transparency log; without a key nothing is signed, and the release says so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """
 What is released: one commit of a git checkout, and the version that pyproject.toml names.
 
-In: the checkout. Out: version, revision, date, section of CHANGELOG.md.
-Law: the version has one source, pyproject.toml; `python -m tools.release.source` copies it
-into the programs, the chart and the pages, and tests compare all other places.
+What comes in: the checkout. What goes out: version, revision, date, section of CHANGELOG.md.
+
+The rule: the version has one source, pyproject.toml; `python -m tools.release.source` copies it into the programs, the
+chart and the pages, and tests compare all other places.
 """
 
 from __future__ import annotations
