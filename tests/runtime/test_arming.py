@@ -32,6 +32,7 @@ from exporter.kube.credentials import from_kubeconfig
 from exporter.model import GpuUuid, PodUid, Snapshot
 from exporter.rounds.latest import Latest
 from journals import BOOT, Writing, action, intended, intent, uuid
+from patience import PATIENCE
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, snapshot
 from sources.kube_api import Server, kubeconfig, serving, status, until
 from sources.kube_api import pod as a_pod
@@ -452,7 +453,9 @@ async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Pat
         assert not {Reason.ADMISSION, Reason.NOT_OWNER, Reason.JOURNAL} & stage.reasons.keys() and not server.seen
         stage.decider.rules = UNHURRIED
         reloaded = stage.clock.now
-        await until(lambda: Reason.ADMISSION in stage.reasons)
+        async with asyncio.timeout(PATIENCE):
+            while Reason.ADMISSION not in stage.reasons:
+                await stage.clock.sleep(0.1)  # the clock steps no further before this look; `until` looks too late
         if not admission.known:  # a request to the played server takes real time
             assert stage.clock.now - reloaded <= 2.0, "before three readings can follow"
 
