@@ -43,7 +43,7 @@ class ListenAddress(str):
 
 
 class Bytes(int):
-    """Bytes, written as a Kubernetes quantity: "256Mi", "1G", 1048576."""
+    """Bytes, written as a Kubernetes quantity: "256Mi", "1G", 1048576. "512m", half a byte, is a misspelt "512Mi"."""
 
     __slots__ = ()
 
@@ -94,6 +94,8 @@ class Devices(str):
 
 RECORDED = "recorded:"
 _SYSTEMS = re.compile(r"[a-z0-9-]+(?:, ?[a-z0-9-]+)*")
+_BYTES = re.compile(r"([0-9]+|([0-9]+[.]?[0-9]*|[.][0-9]+)([kMGTPE]|[KMGTPE]i|[eE][+]?[0-9]+))")
+"""Quantities of whole bytes, or of a multiple of them; the chart has the same form."""
 _RATE = re.compile(r"\d{1,6}/\S+", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>\d{1,5})", re.ASCII)
 _HIGHEST_PORT = 65535
@@ -110,6 +112,8 @@ def decode(kind: type[Any], value: object) -> object:
     if kind is Duration:
         return Duration(parse_duration(value))
     if kind is Bytes:
+        if not _BYTES.fullmatch(value):
+            raise ValueError("not bytes")
         return Bytes(parse_bytes(value))
     if kind is Rate:
         if not _RATE.fullmatch(value) or Rate(value).window <= 0:

@@ -126,5 +126,7 @@ def _check_row(row: Row, path: str) -> None:
     if row.written_by is not None and row.written_by.upper() not in Trust.__members__:
         raise CatalogueError(f"{path}.trust: {row.written_by!r} is none of {', '.join(t.name.lower() for t in Trust)}")
     for unit in row.units:
-        if unit <= 0 or (row.what in _RATIOS and unit > 1):
-            raise CatalogueError(f"{path}.unit: {unit if unit == int(unit) else float(unit)} is no unit of {row.what}")
+        if unit <= 0 or (row.what in _RATIOS and unit > 1) or (row.what is What.MEMORY and unit != int(unit)):
+            expected = ": expected whole bytes such as 1Mi" if row.what is What.MEMORY else ""
+            shown = unit if unit == int(unit) else float(unit)
+            raise CatalogueError(f"{path}.unit: {shown} is no unit of {row.what}{expected}")

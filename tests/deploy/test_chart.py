@@ -395,6 +395,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"config": {"policy": {"tolerance": {"bytes": "256MB"}}}},
         "config.policy.tolerance.bytes: expected bytes as a quantity such as 256Mi, got 256MB",
     ),
+    "bytes that are thousandths": (
+        {"config": {"policy": {"tolerance": {"per_process": "512m"}}}},
+        "config.policy.tolerance.per_process: expected bytes as a quantity such as 256Mi, got 512m",
+    ),
     "a ladder upside down": (
         {"config": {"policy": {"ladder": ["evict", "notify"]}}},
         "in this order, got evict, notify; fix: write [notify, evict]",

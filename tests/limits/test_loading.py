@@ -62,6 +62,14 @@ def test_own_rows(pod: Callable[..., DeclaredPod]) -> None:
             "$[0].rows[0].unit",
         ),
         (
+            b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, unit: 1m}]}",
+            "$[0].rows[0].unit: 0.001 is no unit of memory",
+        ),
+        (
+            b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, unit: [1Mi, 1024m]}]}",
+            "$[0].rows[0].unit: 1.024 is no unit of memory",
+        ),
+        (
             b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: compute, unit: '5'}]}",
             "no unit of compute",
         ),

@@ -107,6 +107,13 @@ def test_the_own_pod_is_protected() -> None:
         ("{budgets: {namespace: 3}}", "policy.budgets.namespace"),
         ("{tolerance: {bytes: much}}", 'policy.tolerance.bytes: expected bytes as a quantity such as "256Mi"'),
         ("{tolerance: {bytes: -1}}", "policy.tolerance"),
+        (
+            "{tolerance: {bytes: 256m}}",
+            'policy.tolerance.bytes: expected bytes as a quantity such as "256Mi", got 256m',
+        ),
+        ("{tolerance: {per_process: 2000m}}", "policy.tolerance.per_process: expected bytes as a quantity"),
+        ("{tolerance: {per_process: 5e-1}}", "policy.tolerance.per_process: expected bytes as a quantity"),
+        ("{tolerance: {per_process: '0.5'}}", "policy.tolerance.per_process: expected bytes as a quantity"),
         ("{namespaces: {label: consent}}", "policy.namespaces.label: expected a label such as"),
         ("{stop_file: stop}", "policy.stop_file: expected an absolute path, got stop"),
         ("{mps: kill}", "policy.mps: expected notify or evict"),
