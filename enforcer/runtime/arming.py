@@ -195,8 +195,9 @@ class Arming:
         kept = writer.file.kept
         unfinished = {decision: opened for decision, opened in kept.open.items() if not void(opened)}
         for decision in kept.open.keys() - unfinished.keys():
+            result = Result.UNKNOWN if kept.open[decision].sent else Result.FAILED
             with suppress(OSError):  # then it is open for the next daemon, and void there, too
-                writer.file.append(Ended(decision, Result.FAILED, "the machine was started anew"))
+                writer.file.append(Ended(decision, result, "the machine was started anew"))
         history, now = past_of(kept), read_moment()
         for decision, opened in unfinished.items():
             action = opened.action.restored()

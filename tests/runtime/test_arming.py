@@ -529,15 +529,27 @@ async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, liv
         assert stage.remaining == UNHURRIED.budgets.node.most - (0 if live else 1)
 
 
-async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path) -> None:
-    """Its process cannot be there any more: the action is ended, and the daemon does not look for the process."""
+@pytest.mark.parametrize(
+    ("then", "result"),
+    [
+        ((), "failed"),
+        ((Sent(uuid(3)),), "unknown"),
+        ((Sent(uuid(3)), Acked(uuid(3), Answer(Heard.ACCEPTED, "SIGTERM was sent"))), "unknown"),
+    ],
+    ids=["not sent", "perhaps sent", "accepted"],
+)
+async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path, then: tuple[Record, ...], result: str) -> None:
+    """The daemon does not look for its process, which has ended. Its budget is spent, unless it was never sent."""
     stage = Stage(tmp_path, UNHURRIED)
-    old: tuple[Record, ...] = (State(), Started(7, "1.0"), intent(3, rung=Rung.KILL), Sent(uuid(3)))
+    old: tuple[Record, ...] = (State(), Started(7, "1.0"), intent(3, rung=Rung.KILL), *then)
     stage.journal.write_bytes(Writing(BOOT).write(*old).data)
     stage.journal.chmod(0o600)
     async with arming(tmp_path, stage=stage) as (_, server):
         await until(lambda: stage.ended and not stage.reasons)
-        assert stage.ended == {uuid(3): "failed"} and not server.seen
+        assert stage.ended == {uuid(3): result} and not server.seen
+    again = journal_file.opened(stage.journal, UNHURRIED)
+    assert [token.workload for token in again.kept.spent] == ([action(3).workload] if then else [])
+    again.close()
 
 
 # --- the levels -------------------------------------------------------------------------------------------------------
