@@ -27,6 +27,8 @@ PATIENCE = 15.0
 """Seconds to wait for the daemon, which looks once a second."""
 LOOK = 0.2
 INTERRUPTED = 128 + signal.SIGINT
+WITHOUT = "without mode enforce the daemon has no journal: delete its pod when the cause is gone"
+"""The fix in other modes: the breakers are in the daemon's memory alone."""
 
 
 def add(commands: Commands) -> None:
@@ -77,12 +79,12 @@ def run(namespace: argparse.Namespace) -> int:
         what = f"{error.filename or journal.parent}: {error.strerror or error}"
         fix = "run this command in the daemon's pod, or as the daemon's user"
         if error.errno == errno.EROFS and config.policy.mode != "enforce":  # in which the chart mounts the folder
-            fix = "without mode enforce the daemon has no journal: delete its pod when the cause is gone"
+            fix = WITHOUT
         return wrong(PROGRAM, Problem(what, fix=fix), 1)
-    return _await(asked)
+    return _await(asked, config.policy.mode)
 
 
-def _await(asked: "Request") -> int:
+def _await(asked: "Request", mode: str) -> int:
     until, code = time.monotonic() + PATIENCE, 1
     what = f"no daemon took the request within {PATIENCE:.0f} s"
     try:
@@ -100,6 +102,7 @@ def _await(asked: "Request") -> int:
         left = "it is withdrawn" if withdrawn else "a later request for the same breaker still waits"
         cause = "" if code == INTERRUPTED else "no daemon on this node is armed"
         fix = "look why with gpusteward check, and run this command again when the daemon is armed"
+        fix = fix if mode == "enforce" else WITHOUT
         return wrong(PROGRAM, Problem(f"{what}; {left}", cause=cause, fix=fix), code)
     try:
         put(f"{asked.path.name}: the daemon took the request, and logs enforcer.breaker_closing\n")

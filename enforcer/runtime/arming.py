@@ -37,7 +37,7 @@ from enforcer.journal.records import Ended, Open
 from enforcer.journal.resume import past_of
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import History, InFlight, Result
-from enforcer.policy.vocabulary import Mode, Reason, Rung
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.admission_watch import AdmissionWatch
 from enforcer.runtime.decider import Decider, read_moment
 from enforcer.runtime.executor import Executor
@@ -51,6 +51,7 @@ from enforcer.runtime.ownership import Ownership
 from enforcer.runtime.rights_watch import RightsWatch
 from exporter.base.cgroup_owner import PodCgroups
 from exporter.base.clock import Clock
+from exporter.base.threads import to_its_end
 from exporter.rounds.latest import Latest
 
 log = structlog.get_logger()
@@ -58,7 +59,7 @@ log = structlog.get_logger()
 AGAIN = 10.0
 """Seconds between two tries to get a missing prerequisite."""
 LOOK = 1.0
-"""Seconds between two looks for requests to close a breaker."""
+"""Seconds between two looks for requests to close a breaker, or for another mode."""
 
 Changes = asyncio.Queue[tuple[History, History, str]]
 
@@ -117,8 +118,7 @@ class Arming:
         try:
             while True:
                 while not await self._armed():
-                    if not self._wanted():  # in enforce the breakers of the journal are not known yet
-                        await self._heed()
+                    if not self._wanted():
                         await self._fences.take_down(self._owner, self._decider.rules)
                     await self._clock.sleep(AGAIN if self._wanted() else LOOK)
                 await self._act()
@@ -251,15 +251,20 @@ class Arming:
                 await self._kill.hold(accused(self._decider.judged()))
 
     async def _listen(self) -> None:
-        """Take the requests to close a breaker."""
+        """Take the requests to close a breaker: only now, because the journal keeps the breakers."""
         while True:
             await self._heed()
             await self._clock.sleep(LOOK)
 
     async def _heed(self) -> None:
+        """Carry out what is taken, also while the daemon ends: `gpusteward close` has reported it as taken."""
+        taken: list[tuple[Breaker, str]] = []
         now = read_clocks()[1]  # as the time of a file
-        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path, now))):
-            self._decider.close(breaker, by)
+        try:
+            await to_its_end(lambda: taken.extend(close_requests.take(self._owner.path, now)))
+        finally:
+            for breaker, by in taken:
+                self._decider.close(breaker, by)
 
 
 def _accepted(opened: Open) -> bool:

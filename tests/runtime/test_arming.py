@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalFile
 from enforcer.journal.levels_file import SavedLevel, SavedLevels
 from enforcer.journal.records import Acked, BreakerOpened, Record, Sent, Started, State, decode
-from enforcer.policy.history import Moment
+from enforcer.policy.history import Moment, Opened
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
@@ -340,18 +340,45 @@ async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.DRY_RUN, Mode.ENFORCE])
-async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mode: Mode) -> None:
-    """In `enforce` the journal holds the breakers: a request waits until it is open. In other modes none waits."""
+async def test_a_request_waits_for_the_daemon_that_has_the_journal(tmp_path: Path, mode: Mode) -> None:
+    """The journal holds the breakers: a request waits until it is open, and the breaker is closed in it then."""
     stage = Stage(tmp_path, replace(UNHURRIED, mode=mode))
+    open_breaker = BreakerOpened(Breaker.ATTRIBUTION, Opened(1.0, "memory of another pod"))
+    stage.journal.write_bytes(Writing(BOOT).write(State(), open_breaker).data)
+    stage.journal.chmod(0o600)
+    away = stage.journal.rename(stage.journal.with_name("away"))
     stage.journal.mkdir()
     async with arming(tmp_path, stage=stage):
         asked = close_requests.ask(stage.journal, Breaker.ATTRIBUTION, "ann")
-        if mode is Mode.ENFORCE:
-            await until(lambda: Reason.JOURNAL in stage.reasons)
-            await stage.a_while()
-            assert asked.waits
-            stage.journal.rmdir()
+        await stage.a_while()
+        assert asked.waits
+        stage.journal.rmdir()
+        away.rename(stage.journal)
+        stage.decider.rules = UNHURRIED
         await until(lambda: not asked.waits)
+        await until(lambda: "breaker_closed" in [one["record"] for one in stage.records])
+
+
+async def test_a_request_that_is_taken_while_the_daemon_ends_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is removed, so the command has reported success: the journal has it before its end."""
+    taken, go_on, take = threading.Event(), threading.Event(), close_requests.take
+
+    def slow(journal: Path, now: float) -> Iterator[tuple[Breaker, str]]:
+        for request in take(journal, now):
+            taken.set()
+            go_on.wait()
+            yield request
+
+    async with arming(tmp_path) as (stage, _):
+        await until(lambda: not stage.reasons)
+        stage.broken()
+        monkeypatch.setattr(close_requests, "take", slow)
+        close_requests.ask(stage.journal, Breaker.INTERNAL, "ann")
+        await until(taken.is_set)
+        asyncio.get_running_loop().call_later(0.05, go_on.set)  # when the daemon is ending
+    assert [one["record"] for one in stage.records][-3:] == ["breaker_opened", "breaker_closed", "stopped"]
 
 
 @pytest.mark.fault(74)
