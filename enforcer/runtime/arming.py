@@ -36,7 +36,7 @@ from enforcer.journal.levels_file import SavedLevels
 from enforcer.journal.records import Ended, Open
 from enforcer.journal.resume import past_of
 from enforcer.journal.writer import JournalWriter
-from enforcer.policy.history import History, InFlight, Result
+from enforcer.policy.history import Action, History, InFlight, Result
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.admission_watch import AdmissionWatch
 from enforcer.runtime.decider import Decider, read_moment
@@ -205,8 +205,13 @@ class Arming:
                 history = replace(history, in_flight=history.in_flight or InFlight(action, now.monotonic))
             executor.resume(decision, action, opened.answer)
         note = changes.put_nowait
+
+        def begin(action: Action) -> None:
+            writer.file.rules = self._decider.rules  # those that decided
+            executor.begin(action)
+
         self._decider.boot_id = writer.file.boot
-        self._decider.arm(executor.begin, history, lambda *changed: note(changed), _unspent(levels, kept))
+        self._decider.arm(begin, history, lambda *changed: note(changed), _unspent(levels, kept))
         self._missing.end(Reason.NOT_ARMED)
         lacked = {each.step for each in self._decider.missing}
         steps = [step for step in self._decider.rules.ladder if step in hands.rungs and step not in lacked]

@@ -16,6 +16,7 @@ from enforcer.journal.file import JournalFile
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.rules import Rules
 from exporter.base.threads import to_its_end
+from exporter.base.version import VERSION
 
 
 class Ownership:
@@ -48,7 +49,7 @@ class Ownership:
     def _open_journal(self, rules: Rules) -> str:
         if self.journal is None:
             try:
-                self.journal = journal_file.opened(self.path, rules)
+                self.journal = journal_file.opened(self.path, rules, version=VERSION)
             except journal_file.JournalError as error:
                 return str(error)
         return ""

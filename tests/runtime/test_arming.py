@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from enforcer.journal import close_requests, levels_file, lock
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalFile
 from enforcer.journal.levels_file import SavedLevel, SavedLevels
-from enforcer.journal.records import Acked, BreakerOpened, Record, Sent, Started, State, decode
+from enforcer.journal.records import Acked, BreakerOpened, Record, Sent, Started, State, decode, digest
 from enforcer.policy.history import Moment, Opened
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import Rules
@@ -28,6 +29,7 @@ from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.arming import Arming, World, _unspent
 from enforcer.runtime.decider import Decider
 from exporter.base.cgroup_owner import USUAL
+from exporter.base.version import VERSION
 from exporter.kube.credentials import from_kubeconfig
 from exporter.model import GpuUuid, PodUid, Snapshot
 from exporter.rounds.latest import Latest
@@ -185,6 +187,19 @@ async def test_with_everything_there_nothing_holds_it_back(tmp_path: Path) -> No
     taken = lock.take(lock_file)
     assert taken is not None
     taken.release()
+
+
+async def test_the_journal_names_the_rules_that_decided_and_the_daemons_version(tmp_path: Path) -> None:
+    """A reload counts from the first action on that it decides."""
+    async with arming(tmp_path) as (stage, _):
+        await until(lambda: not stage.reasons)
+        stage.decider.rules = replace(UNHURRIED, grace=UNHURRIED.grace / 2)
+        stage.rounds(60)
+        await until(lambda: "intent" in [one["record"] for one in stage.records])
+        (first,) = (one for one in stage.records if one["record"] == "intent")
+        assert first["rules"] == digest(stage.decider.rules)
+    (started,) = (one for one in stage.records if one["record"] == "started")
+    assert (started["pid"], started["version"]) == (os.getpid(), VERSION)
 
 
 @pytest.mark.parametrize("ladder", [(Rung.NOTIFY, Rung.EVICT), (Rung.NOTIFY, Rung.FENCE, Rung.EVICT)])

@@ -22,11 +22,11 @@ class HeldUp:
         self._work = work
         self.began, self.may_go_on, self.ended = threading.Event(), threading.Event(), threading.Event()
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: Any, **named: Any) -> Any:
         self.began.set()
         self.may_go_on.wait()
         try:
-            return self._work(*given)
+            return self._work(*given, **named)
         finally:
             self.ended.set()
 
