@@ -45,6 +45,12 @@ class SavedLevel(msgspec.Struct, frozen=True):
     level: dict[str, Any]
 
 
+class _Format(msgspec.Struct, frozen=True):
+    """The part of the file that each version can read."""
+
+    version: int = VERSION
+
+
 class SavedLevels(msgspec.Struct, frozen=True):
     """
     The content of the file.
@@ -72,7 +78,7 @@ class SavedLevels(msgspec.Struct, frozen=True):
     fenced: frozenset[CaseKey] = frozenset()
 
     def restored(self) -> Mapping[HolderKey, Level]:
-        """Make the levels again. Raises msgspec.ValidationError where a field has another type."""
+        """Make the levels again. Raises msgspec.ValidationError where a field is missing, or has another type."""
         return {saved.holder: _level(saved.level) for saved in self.levels}
 
 
@@ -137,6 +143,8 @@ def read(path: Path) -> SavedLevels | None:
         descriptor = trusted_files.opened(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
             data = file.read(LARGEST + 1)
+        if msgspec.json.decode(data, type=_Format).version != VERSION:
+            return None
         levels = msgspec.json.decode(data, type=SavedLevels)
         levels.restored()
     except FileNotFoundError:
@@ -144,7 +152,7 @@ def read(path: Path) -> SavedLevels | None:
     except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         log.warning("levels.not_read", file=str(path), reason=str(error))
         return None
-    return levels if levels.version == VERSION else None
+    return levels
 
 
 def _plain(level: Level) -> dict[str, Any]:
@@ -156,4 +164,6 @@ def _plain(level: Level) -> dict[str, Any]:
 
 def _level(written: Mapping[str, Any]) -> Level:
     kept = {name: msgspec.convert(value, _TYPES[name]) for name, value in written.items() if name in _TYPES}
+    if "read_at" not in kept:
+        raise msgspec.ValidationError("a level without `read_at`")
     return Level(**kept | {"excesses": dict(kept.get("excesses", ()))})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from default_rules import default_rules
 from enforcer.journal.levels_file import OLDEST, SavedLevels, holds_for, path_of, read, saved, write
@@ -108,6 +109,11 @@ def _other_version(path: Path) -> None:
     write(path, msgspec.structs.replace(made(), version=2))
 
 
+def _without_its_time(path: Path) -> None:
+    write(path, made())
+    path.write_bytes(path.read_bytes().replace(b'"read_at":', b'"read":'))
+
+
 def _half(path: Path) -> None:
     write(path, made())
     path.write_bytes(path.read_bytes()[:-40])
@@ -129,11 +135,24 @@ def _a_link(path: Path) -> None:
     path.symlink_to("elsewhere")
 
 
-@pytest.mark.parametrize("spoil", [_other_version, _half, _another_type, _open_to_all, _a_link, Path.mkdir])
+@pytest.mark.parametrize(
+    "spoil", [_other_version, _without_its_time, _half, _another_type, _open_to_all, _a_link, Path.mkdir]
+)
 def test_a_file_that_cannot_be_used_is_none(path: Path, spoil: object) -> None:
     """Torn, foreign, of another version: the levels begin at 0, and nothing is raised."""
     spoil(path)  # type: ignore[operator]
     assert read(path) is None
+
+
+def test_a_file_of_another_version_may_have_any_shape(path: Path) -> None:
+    """Levels of a version that was rolled back begin at 0, without a warning: the file is not broken."""
+    write(path, made())
+    text = path.read_text().replace('"version":1', '"version":2').replace('"read_at":', '"read":')
+    with capture_logs() as logs:
+        for other in (text, text.replace('"levels":', '"by_holder":')):
+            path.write_text(other)
+            assert read(path) is None
+    assert not logs
 
 
 def test_without_a_file_there_are_no_levels(path: Path) -> None:
