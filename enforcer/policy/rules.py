@@ -175,6 +175,10 @@ class Rules:
             )
         if self.mps not in (Rung.NOTIFY, Rung.EVICT):
             raise RulesError("mps", "notify or evict")
+        key, value = self.consent
+        if key == CONSENT and value != Mode.ENFORCE:  # where it is the namespace's mode, which would allow no action
+            expected = f"{CONSENT}={Mode.ENFORCE} or a label with another key: this key is the namespace's mode"
+            raise RulesError("namespaces.label", expected)
         for scope in ("node", "namespace"):
             budget: Budget = getattr(self.budgets, scope)
             if budget.most < 0 or not 0 < budget.window < inf:

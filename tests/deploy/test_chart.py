@@ -349,6 +349,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
         "/config/policy/namespaces/label",
     ),
+    "consent by another mode than enforce": (
+        {"config": {"policy": {"namespaces": {"label": "gpusteward.io/mode=Enforce"}}}},
+        "config.policy.namespaces.label: expected gpusteward.io/mode=enforce or a label with another key",
+    ),
     **{f"{key}, which is gone": (of_key(f"config.{key}", 3), f"config.{removed(key)}") for key in REMOVED},
     "a condition without a chart above": ({"enabled": False}, "enabled is the condition of a chart above"),
     "two who collect": (

@@ -12,7 +12,7 @@ import pytest
 
 from builders import MIB
 from default_rules import DEFAULTS, default_budgets, default_rules
-from enforcer.policy.rules import Budget, Ceiling, RulesError
+from enforcer.policy.rules import CONSENT, Budget, Ceiling, RulesError
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 from exporter.model import Tolerance
 
@@ -39,6 +39,8 @@ from exporter.model import Tolerance
         ("when_blocked", {"ladder": (Rung.NOTIFY, Rung.EVICT), "kill_when_blocked": True}),
         ("mps", {"mps": Rung.KILL}),
         ("mps", {"mps": Rung.FENCE}),
+        ("namespaces.label", {"consent": (CONSENT, "Enforce")}),
+        ("namespaces.label", {"consent": (CONSENT, "")}),
         ("budgets.node", {"budgets": default_budgets(node=Budget(-1, 600.0))}),
         ("budgets.namespace", {"budgets": default_budgets(namespace=Budget(1, 0.0))}),
         ("budgets.namespace", {"budgets": default_budgets(namespace=Budget(1, inf))}),

@@ -115,6 +115,10 @@ def test_the_own_pod_is_protected() -> None:
         ("{tolerance: {per_process: 5e-1}}", "policy.tolerance.per_process: expected bytes as a quantity"),
         ("{tolerance: {per_process: '0.5'}}", "policy.tolerance.per_process: expected bytes as a quantity"),
         ("{namespaces: {label: consent}}", "policy.namespaces.label: expected a label such as"),
+        (
+            "{namespaces: {label: gpusteward.io/mode=yes}}",
+            "policy.namespaces.label: expected gpusteward.io/mode=enforce",
+        ),
         ("{stop_file: stop}", "policy.stop_file: expected an absolute path, got stop"),
         ("{mps: kill}", "policy.mps: expected notify or evict"),
         ("{protect: {labels: {tier: 1}}}", "policy.protect.labels.tier: expected text, got 1"),

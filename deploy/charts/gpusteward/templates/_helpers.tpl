@@ -210,6 +210,8 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- range splitList "." $one.key }}{{ if $at }}{{ $at = index $at . }}{{ end }}{{ end -}}
 {{- if and (kindIs "string" $at) (not (regexMatch $one.form $at)) }}{{ fail (printf "%s: expected %s, got %s; fix: correct the value" $one.key $one.expected $at) }}{{ end -}}
 {{- end -}}
+{{- $consent := splitn "=" 2 $policy.namespaces.label -}}
+{{- if and (eq $consent._0 "gpusteward.io/mode") (ne $consent._1 "enforce") }}{{ fail (printf "config.policy.namespaces.label: expected gpusteward.io/mode=enforce or a label with another key: this key is the namespace's mode, got %s; fix: correct the value" $policy.namespaces.label) }}{{ end -}}
 {{- $steps := list -}}
 {{- range list "notify" "fence" "evict" "kill" }}{{ if has . $policy.ladder }}{{ $steps = append $steps . }}{{ end }}{{ end -}}
 {{- if ne (toJson $steps) (toJson $policy.ladder) }}{{ fail (printf "config.policy.ladder: expected some of notify, fence, evict, kill, in this order, got %s; fix: write [%s]" (join ", " $policy.ladder) (join ", " $steps)) }}{{ end -}}
