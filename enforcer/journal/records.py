@@ -115,7 +115,7 @@ class Intent(Record, frozen=True, tag="intent"):
 
 
 class Sent(Record, frozen=True, tag="sent"):
-    """The call is about to be sent; from here on it may have been made."""
+    """From here on the call may have been made. The last look follows, which can still forbid it."""
 
     decision: str
 
