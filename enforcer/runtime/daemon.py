@@ -40,7 +40,7 @@ async def daemon(
         return rules_of(of, own_pod=own_pod, own_namespace=own_namespace, confirm=acts)
 
     def apply(changed: Config) -> None:
-        decider.rules, decider.stop_file.path = rules(changed), changed.policy.stop_file
+        decider.rules = rules(changed)
 
     latest, link = Latest(), _Link()
     decider = Decider(rules(config), config.policy.stop_file)

@@ -21,7 +21,7 @@ STOPPED = (Ceiling(Mode.OBSERVE, Reason.STOPPED),)
 
 
 class StopFile:
-    """Looks for the file at `path`, which a reload of the config may change."""
+    """Looks for the file at `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -174,8 +174,11 @@ PATHS = ("names.file", "names.kubeconfig", "limits.first_seen_file", "web.config
 
 LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "policy", "log.level"})
 """Keys that a reload applies at once; every other key needs a restart."""
-FROM_THE_START = ("policy.journal", "policy.admission")
-"""Keys of a live section that need a restart all the same: the daemon opens and proves them at its start."""
+FROM_THE_START = ("policy.stop_file", "policy.journal", "policy.admission")
+"""
+Keys of a live section that need a restart all the same. A running pod lacks the folder of another stop file, and so
+would not find the file; the daemon opens the journal and proves the admission policies at its start.
+"""
 
 
 def problems(config: Config) -> Iterator[tuple[str, str]]:

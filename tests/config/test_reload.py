@@ -65,15 +65,18 @@ async def test_other_keys_wait_for_a_restart(file: Path) -> None:
     assert change.message == "nothing differs from what is in force"
 
 
-async def test_journal_and_admission_wait_for_a_restart(file: Path) -> None:
-    """The daemon opens the one and proves the other at its start; the rest of the policy is applied at once."""
+async def test_files_of_the_policy_and_admission_wait_for_a_restart(file: Path) -> None:
+    """What the daemon finds, opens or proves at its start stays; the rest of the policy is applied at once."""
     watched = Watched(file)
-    file.write_text("sampling: {interval: 5s}\npolicy: {mode: warn, journal: /a/journal, admission: ignore}")
+    files = "stop_file: /a/stop, journal: /a/journal"
+    file.write_text(f"sampling: {{interval: 5s}}\npolicy: {{mode: warn, {files}, admission: ignore}}")
     change = await reloaded(watched)
-    assert (change.applied, change.needs_restart) == (("policy",), ("policy.journal", "policy.admission"))
-    assert change.message == "applied policy; restart the daemon to apply policy.journal, policy.admission"
+    waiting = ("policy.stop_file", "policy.journal", "policy.admission")
+    assert (change.applied, change.needs_restart) == (("policy",), waiting)
+    assert change.message == f"applied policy; restart the daemon to apply {', '.join(waiting)}"
     policy = change.config.policy
     assert (policy.mode, policy.journal, policy.admission) == ("warn", None, "required")
+    assert policy.stop_file == Path("/run/gpusteward/stop")
     file.write_text("sampling: {interval: 5s}\npolicy: {mode: warn, journal: /b/journal}")
     change = await reloaded(watched)
     assert (change.applied, change.needs_restart) == ((), ("policy.journal",))

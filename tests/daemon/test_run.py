@@ -219,7 +219,7 @@ def test_a_stop_file_that_cannot_be_looked_for_is_one(start_run: StartRun, tmp_p
 
 @pytest.mark.fault(55)
 def test_a_reload_counts_at_once_and_voids_no_time(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
-    """Mode, rules and stop file change while it runs; another tolerance leaves the counted time as it is."""
+    """Mode and rules change while it runs; another tolerance leaves the counted time as it is."""
     daemon = start_run(always_over)
     first = standing(daemon.until(reached("grace"), "the grace"))
     write(tmp_path, always_over, tolerance={"ratio": 0.03})
@@ -229,11 +229,20 @@ def test_a_reload_counts_at_once_and_voids_no_time(start_run: StartRun, tmp_path
     write(tmp_path, always_over, mode="warn")
     daemon.until(in_mode("warn"), "the other mode")
     in_metrics(daemon, "warn")
-    other_stop = tmp_path / "elsewhere"
-    other_stop.touch()
-    write(tmp_path, always_over, stop_file=str(other_stop))
-    daemon.until(in_mode("observe"), "the other stop file")
-    assert logged(daemon, "enforcer.stopped")[-1]["file"] == str(other_stop)
+
+
+def test_another_stop_file_ends_no_stop(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
+    """The folder of the new one is not in the pod before its restart, where a missing folder means "not stopped"."""
+    daemon = start_run(always_over)
+    (tmp_path / "stop").touch()
+    daemon.until(in_mode("observe"), "the stop")
+    write(tmp_path, always_over, stop_file=str(tmp_path / "elsewhere" / "stop"))
+    (said,) = until(lambda: logged(daemon, "config.reloaded") or None, "the reload", daemon)
+    assert "restart the daemon to apply policy.stop_file" in json.dumps(said)
+    snapshot = daemon.until(lambda s: s, "a round")
+    daemon.until(later(snapshot["round"] + 1), "the next rounds")
+    in_metrics(daemon, "observe")
+    assert not logged(daemon, "enforcer.stop_ended")
 
 
 def later(round_: int) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
