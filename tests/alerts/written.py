@@ -30,8 +30,9 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 FOREIGN = {
     "up": {"cluster", "job", "instance", *WORKLOAD},
     "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
+    "kube_daemonset_status_desired_number_scheduled": {"cluster", "namespace", "daemonset", "job", "instance"},
 }
-"""Not ours: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
+"""Not ours: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster and /workload there)."""
 
 TARGET = {"job", "instance", "cluster"}
 
