@@ -31,7 +31,7 @@ class Right:
     needed: bool = False
 
     def __str__(self) -> str:
-        """Write it as for `kubectl auth can-i`: get jobs.batch."""
+        """Write it for people: get jobs.batch, create pods/eviction."""
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
 
 

@@ -7,6 +7,7 @@ In: `documented`, a bed of its own. Out: exit codes, and what the pages say that
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cluster import requirements
 from cluster.bed import NODE_NAME, Bed
 from cluster.build import program
 from cluster.fixtures import require
-from cluster.reader import FIRST, Reader
+from cluster.reader import FIRST, WITHOUT_RIGHTS, Reader
 from cluster.terminal import Terminal
 from documented import commands
 from profiles.test_seccomp import PROFILES
@@ -83,6 +84,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 def test_each_command_of_a_page_does_what_the_page_says(reader: Reader, page: str) -> None:
     """Its exit code is 0, or what the page leads to; a command that looks at something shows it."""
     assert reader.play(page) == ""
+
+
+def test_a_namespace_with_rights_is_told_from_one_without(reader: Reader) -> None:
+    """What the runbook asks has the answer `no` there (`PRINTED`), and `yes` in team-a, which has the role."""
+    assert reader.play(FIRST[-1]) == ""
+    asked = [one.text for one in commands() if one.page == WITHOUT_RIGHTS and "auth can-i" in one.text]
+    answers = [reader.bed.kubectl(*shlex.split(text.replace("NAMESPACE", "team-a"))[1:]).strip() for text in asked]
+    assert answers == ["yes", "yes"]
 
 
 def test_gpusteward_is_removed_as_the_page_says(reader: Reader) -> None:
