@@ -29,10 +29,11 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 
 FOREIGN = {
     "up": {"cluster", "job", "instance", *WORKLOAD},
+    "process_start_time_seconds": {"cluster", "job", "instance"},
     "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
     "kube_daemonset_status_desired_number_scheduled": {"cluster", "namespace", "daemonset", "job", "instance"},
 }
-"""Not ours: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster and /workload there)."""
+"""Not ours alone: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster and /workload there)."""
 
 TARGET = {"job", "instance", "cluster"}
 
