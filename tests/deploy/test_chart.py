@@ -537,6 +537,16 @@ def test_another_release_has_other_names(tmp_path: Path) -> None:
     assert [(one["key"], one["values"]) for one in probed] == [("kubernetes.io/metadata.name", ["pool"])]
 
 
+def test_a_release_that_is_lowered_keeps_the_policies_of_others(tmp_path: Path) -> None:
+    """While other releases share the admission policies, the one that has them can go back to `observe`."""
+    shares = {"admission": {"serviceAccounts": [{"namespace": "pool", "name": "t4-gpusteward"}]}}
+    evicts = build(tmp_path, {**shares, "config": {"policy": {"mode": "enforce"}}})
+    lowered, alone = build(tmp_path, shares), build(tmp_path, {})
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        assert lowered.of(kind) == evicts.of(kind) != []
+        assert alone.of(kind) == []
+
+
 def bindings(made: Rendered) -> dict[str, dict[str, Any]]:
     """The bindings of the admission policies, by name."""
     return {one["metadata"]["name"]: one["spec"] for one in made.of("ValidatingAdmissionPolicyBinding")}
