@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -535,6 +536,25 @@ def test_another_release_has_other_names(tmp_path: Path) -> None:
         assert expression == 'request.userInfo.username == "system:serviceaccount:pool:t4-gpusteward"'
     probed = bindings(other)["gpusteward-own-node-probe"]["matchResources"]["namespaceSelector"]["matchExpressions"]
     assert [(one["key"], one["values"]) for one in probed] == [("kubernetes.io/metadata.name", ["pool"])]
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_a_name_of_digits_stays_a_text(tmp_path: Path, name: str) -> None:
+    """Namespaces and releases may be called 2024: where a text is expected, Kubernetes refuses the number 2024."""
+    teams = written(tmp_path, {"evict": {"namespaces": ["161803"]}})
+    shown = text(variant(name), teams, release="271828", namespace="314159", tests=True)
+    found = [one for made in chart.objects(shown) for one in leaves(made)]
+    assert "314159" in found
+    assert not {161803, 271828, 314159} & {one for one in found if isinstance(one, int)}
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """All values without parts."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from leaves(one)
+    else:
+        yield value
 
 
 def test_a_release_that_is_lowered_keeps_the_policies_of_others(tmp_path: Path) -> None:
