@@ -150,11 +150,11 @@ NOT_NEEDED = (
     "1 - sum(sum_over_time(workload:gpusteward_memory_declared_used:bytes[$__range]))"
     " / sum(sum_over_time(workload:gpusteward_memory_declared:bytes[$__range]))"
 )
-# The number of GPUs, and those that are allocated to no container; a replica counts as its part.
+# The number of GPUs, and those that answer and are allocated to no container; a replica counts as its part.
 MODEL_GPUS = "count by (model) (group by (cluster, node, uuid, model) (gpusteward_gpu_info))"
 _TAKEN = f"(sum by (model) (container:gpusteward_gpu_allocated:rate5m) or 0 * {MODEL_GPUS})"
 MODEL_FREE = f"clamp_min({MODEL_GPUS} - {_TAKEN}, 0)"
-GPUS_FREE = f"clamp_min({GPUS} - ({GPUS_ALLOCATED} or 0 * {GPUS}), 0)"
+GPUS_FREE = f"clamp_min(sum(gpusteward_gpu_up) - ({GPUS_ALLOCATED} or 0 * {GPUS}), 0)"
 # Of 1,000 nodes a line each is no picture. The series are the numbers of nodes in each tenth.
 NODES_BY_TENTH = 'count_values("tenth", floor(clamp_max(node:gpusteward_device_utilization:ratio, 0.99) * 10))'
 _MEAN = "avg_over_time(node:gpusteward_device_utilization:ratio[$__range] @ end())"

@@ -164,6 +164,13 @@ def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
     assert shown(asked, "Used") == {everything: (2 * (60 + 12 + 9 + 9) + 48 + 160) * 2**30}
 
 
+def test_a_gpu_that_does_not_answer_is_not_free(asked: Prometheus) -> None:
+    """It counts as a GPU: no pod can have it, and whether a pod had it is unknown. Nothing is allocated in these seconds."""
+    everything: frozenset[Any] = frozenset()
+    assert shown(asked, "GPUs", node="gpu-node-1") == {everything: 5}
+    assert shown(asked, "Free GPUs", node="gpu-node-1") == {everything: 4}
+
+
 def test_the_share_is_of_those_who_declared(asked: Prometheus) -> None:
     """A namespace's percentage compares declared limits with their own use: a pod's limit with its containers' sum."""
     share = {dict(labels)["namespace"]: value for labels, value in shown(asked, "Namespaces", 2, "gpu-node-1").items()}
