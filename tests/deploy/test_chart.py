@@ -466,6 +466,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "alert of ours": (groups("mine", "GPULost"), "prometheusRule.alerts.GPULost.enabled=false"),
     "board of a kind that is not there": ({"dashboards": {"kind": "Secret"}}, "/dashboards/kind"),
     "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),
+    "a stop file in a folder of the system": (
+        {"config": {"policy": {"stop_file": "/run/gpusteward-stop"}}},
+        "config.policy.stop_file: /run is a folder of the system, or of the chart, and the file's folder is mounted",
+    ),
+    "a stop file in the folder of the config": (
+        {"config": {"policy": {"stop_file": "/etc/gpusteward/stop"}}},
+        "config.policy.stop_file: /etc/gpusteward is a folder of the system",
+    ),
+    "a journal in a folder of the system": (
+        {"config": {"policy": {"journal": "/var/lib/x/../gpusteward-journal"}}},
+        "fix: give it a folder of its own, such as /var/lib/gpusteward/journal",
+    ),
+    "first declarations in a folder of the system": (
+        {"config": {"limits": {"first_seen_file": "/tmp/first-seen.json"}}},
+        "config.limits.first_seen_file: /tmp is a folder of the system",
+    ),
 }
 
 

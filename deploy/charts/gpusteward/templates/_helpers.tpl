@@ -233,6 +233,12 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if not $mounted }}{{ fail (printf "config.%s: nothing is mounted at %s in the daemon's container; fix: mount the file by extraVolumes and extraVolumeMounts%s" $key $path (eq $key "web.config_file" | ternary ", or name a Secret in web.secretName" "")) }}{{ end -}}
 {{- end -}}
 {{- end -}}
+{{- /* A folder of the node is mounted at the same path: it would hide the image's own, or bring in all of the host's. */ -}}
+{{- $taken := list "/" "/dev" "/etc" "/opt" "/proc" "/root" "/run" "/sys" "/tmp" "/usr" "/var" "/var/lib" "/var/log" "/var/run" "/etc/gpusteward" "/etc/gpusteward-web" -}}
+{{- range $key, $example := dict "policy.stop_file" "/run/gpusteward/stop" "policy.journal" "/var/lib/gpusteward/journal" "limits.first_seen_file" "/var/lib/gpusteward/first-seen.json" -}}
+{{- $path := dig (splitList "." $key | first) (splitList "." $key | last) "" $.Values.config -}}
+{{- if and $path (has (dir $path) $taken) }}{{ fail (printf "config.%s: %s is a folder of the system, or of the chart, and the file's folder is mounted as a whole; fix: give it a folder of its own, such as %s" $key (dir $path) $example) }}{{ end -}}
+{{- end -}}
 {{- if and (not .Values.vendors) (not .Values.affinity) (not .Values.nodeSelector) (ne .Values.nvml.access "none") }}{{ fail "vendors is empty: no label chooses the nodes, and the daemon would run on each node of the cluster; fix: name vendors, or set affinity or nodeSelector" }}{{ end -}}
 {{- range $value, $kind := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
 {{- if and (index $.Values $value).enabled (include "gpusteward.missingkind" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}{{ fail (printf "%s.enabled: this cluster has no kind %s of the Prometheus operator; fix: install the operator or its CRDs, or set %s.enabled=false (docs/deploy.md has a job without the operator)" $value $kind $value) }}{{ end -}}
