@@ -482,6 +482,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"config": {"limits": {"first_seen_file": "/tmp/first-seen.json"}}},
         "config.limits.first_seen_file: /tmp is a folder of the system",
     ),
+    "a DNS policy without its DNS": ({"dnsPolicy": "None"}, "/dnsPolicy"),
 }
 
 
