@@ -15,7 +15,9 @@ BOARD = Board(
         stat("Allocated GPUs")
         .about("Average of five minutes. One of four replicas is a quarter; a MIG instance counts by its memory.")
         .query(e.GPUS_ALLOCATED),
-        stat("Free GPUs").about("GPUs that answer, and parts of them, that are allocated to no container.").query(e.GPUS_FREE),
+        stat("Free GPUs")
+        .about("GPUs that answer, and parts of them, that are allocated to no container.")
+        .query(e.GPUS_FREE),
         shared.IDLE,
         shared.OVER,
         stat("GPUs that do not answer", steps=ALARM)

@@ -176,8 +176,8 @@ LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "
 """Keys that a reload applies at once; every other key needs a restart."""
 FROM_THE_START = ("policy.stop_file", "policy.journal", "policy.admission")
 """
-Keys of a live section that need a restart all the same. A running pod lacks the folder of another stop file, and so
-would not find the file; the daemon opens the journal and proves the admission policies at its start.
+Keys of a live section that need a restart all the same. The daemon opens the journal and proves the admission policies
+at its start. In a running pod the folder of another stop file is not mounted: the file would count as absent.
 """
 
 

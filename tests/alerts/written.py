@@ -33,7 +33,7 @@ FOREIGN = {
     "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
     "kube_daemonset_status_desired_number_scheduled": {"cluster", "namespace", "daemonset", "job", "instance"},
 }
-"""Not ours alone: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster and /workload there)."""
+"""Not ours alone: Prometheus's, with the daemon's pod; kube-state-metrics's (its docs/metrics/{cluster,workload})."""
 
 TARGET = {"job", "instance", "cluster"}
 

@@ -165,7 +165,7 @@ def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
 
 
 def test_a_gpu_that_does_not_answer_is_not_free(asked: Prometheus) -> None:
-    """It counts as a GPU: no pod can have it, and whether a pod had it is unknown. Nothing is allocated in these seconds."""
+    """It counts as a GPU, and no pod can be given it. In these seconds nothing is allocated."""
     everything: frozenset[Any] = frozenset()
     assert shown(asked, "GPUs", node="gpu-node-1") == {everything: 5}
     assert shown(asked, "Free GPUs", node="gpu-node-1") == {everything: 4}
