@@ -8,8 +8,9 @@ The rule: **the accounts close.** attributed + ghost + host + unattributed = use
 measured. Device memory and process lists are read milliseconds apart. A remainder below zero by up to `TOLERANCE`
 therefore counts as 0, and is reported. Beyond that, the account is marked as not closing. The kernel's count for a
 container's cgroup replaces the sum over its processes, because it counts each buffer once. If that count is below the
-memory that the processes surely hold, buffers were charged to another cgroup. Then only the sure part counts. Unknown
-is not zero: a container that may hold memory outside the lists has no figure.
+memory that the processes surely hold, buffers were charged to another cgroup. Then only the sure part counts. If the
+device has no room for an entry of no container, the entry is part of what such counts have beyond the lists. Unknown is
+not zero: a container that may hold memory outside the lists has no figure.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -146,27 +147,37 @@ class _OnDevice:
         """
         return self.attributed.knows(subject) and (self.sees_all or bool(self.by_subject[subject].entries))
 
+    @property
+    def beyond_lists(self) -> int:
+        """
+        Bytes that the kernel counts for containers, and that none of their known processes surely holds.
+
+        A dead PID or an unreadable process may be of such a container. Then the count has its memory already.
+        """
+        members = self.group.members
+        return sum(
+            max(0, cgroup.used - members.get(subject, NO_MEMBERS).at_least) for subject, cgroup in self.counted.items()
+        )
+
 
 def _balance(on_it: _OnDevice, memory: Memory | None) -> DeviceAccount:
-    device, counted = on_it.device, on_it.counted
-    held: dict[str, list[int | None]] = {"attributed": [], "ghost": [], "host": [], "unattributed": []}
-    held["attributed"] += (cgroup.used for cgroup in counted.values())
-    for subject, members in on_it.group.members.items():
-        if subject not in counted:
-            held["attributed"].append(members.used)
-    for place, size in on_it.group.others.items():
-        held[place].append(size)
+    device, counts = on_it.device, [cgroup.used for cgroup in on_it.counted.values()]
     if on_it.group.unproven:
         return DeviceAccount(device, memory)
-    if any(subject not in counted and not on_it.attributed.knows(subject) for subject in on_it.by_subject):
-        held["attributed"].append(None)
-    attributed, ghost, host = (total(held[place]) for place in ("attributed", "ghost", "host"))
-    open_entries = total(held["unattributed"])
+    listed = [members for subject, members in on_it.group.members.items() if subject not in on_it.counted]
+    unseen = any(subject not in on_it.counted and not on_it.attributed.knows(subject) for subject in on_it.by_subject)
+    attributed = None if unseen else total((*counts, *(members.used for members in listed)))
+    ghost, host, open_entries = (on_it.group.others.get(place, 0) for place in ("ghost", "host", "unattributed"))
+    inside = on_it.beyond_lists
+    if memory is not None and ghost is not None:
+        known = sum(counts) + sum(members.at_least if members.used is None else members.used for members in listed)
+        again = min(ghost, inside, max(0, known + (host or 0) + ghost - memory.used))
+        ghost, inside = ghost - again, inside - again
     if memory is None or attributed is None or ghost is None or host is None or open_entries is None:
         return DeviceAccount(device, memory, attributed, ghost, host)
     rest = memory.used - attributed - ghost - host
-    # The unattributed entries are part of the rest, and must fit into it, too.
-    missing = max(0, open_entries - rest)
+    # The unattributed entries are part of the rest, or of a count, and must fit into these, too.
+    missing = max(0, max(0, open_entries - inside) - rest)
     if missing > TOLERANCE:
         return DeviceAccount(device, memory, attributed, ghost, host, closes=False)
     return DeviceAccount(device, memory, attributed, ghost, host, unattributed=max(0, rest), clamped=missing)

@@ -98,6 +98,62 @@ def test_what_the_kernel_counts_is_believed_where_it_is_less_no_more(count: int)
     assert "1 container " in fault.message
 
 
+@pytest.mark.parametrize(
+    "nobodys", [Attribution.GHOST, Attribution.UNREADABLE, Attribution.AMBIGUOUS, Attribution.CONTRADICTORY]
+)
+def test_what_the_kernel_counts_is_not_counted_again_for_a_process_of_no_container(nobodys: Attribution) -> None:
+    """
+    A counted container forked, and its parent is gone: the count has the child's memory, so no ghost has it, too.
+
+    The same holds for a process of the container that cannot be read.
+    """
+    entries = (placed(1, 20 * GIB, None, nobodys), placed(2, 40 * GIB, B))
+    forked = replace(attributed(*entries, memory=used(60 * GIB)), counted=counted(A, 20 * GIB))
+    (one,) = account(forked, {}).accounts
+    assert (one.closes, one.attributed, one.ghost, one.unattributed) == (True, 60 * GIB, 0, 0)
+
+
+@pytest.mark.fault(31)
+@pytest.mark.parametrize("nobodys", [Attribution.GHOST, Attribution.UNREADABLE])
+def test_only_what_the_kernel_counts_beyond_the_lists_explains_a_process_of_no_container(nobodys: Attribution) -> None:
+    """The counted container's own processes hold 15 of its 20 GiB. A stranger with 20 GiB is no part of the other 5."""
+    entries = (placed(1, 15 * GIB), placed(2, 40 * GIB, B), placed(3, 20 * GIB, None, nobodys))
+    doubled = replace(attributed(*entries, memory=used(60 * GIB)), counted=counted(A, 20 * GIB))
+    (one,) = account(doubled, {}).accounts
+    assert (one.closes, one.ghost) == (False, 15 * GIB if nobodys is Attribution.GHOST else 0)
+
+
+@pytest.mark.fault(31)
+def test_what_the_kernel_counts_does_not_explain_a_process_of_the_host() -> None:
+    """A process outside of all pods is charged to no container's cgroup: the lists are wrong."""
+    entries = (placed(1, 20 * GIB, None, Attribution.HOST), placed(2, 40 * GIB, B))
+    doubled = replace(attributed(*entries, memory=used(60 * GIB)), counted=counted(A, 20 * GIB))
+    (one,) = account(doubled, {}).accounts
+    assert (one.closes, one.host) == (False, 20 * GIB)
+
+
+def test_a_ghost_beside_what_the_kernel_counts_stays_where_the_device_has_room_for_both() -> None:
+    """Nothing contradicts it: the ghost may be of a container that the kernel does not count."""
+    entries = (placed(1, 20 * GIB, None, Attribution.GHOST),)
+    both = replace(attributed(*entries, memory=used(45 * GIB)), counted=counted(A, 20 * GIB))
+    (one,) = account(both, {}).accounts
+    assert (one.attributed, one.ghost, one.unattributed) == (20 * GIB, 20 * GIB, 5 * GIB)
+
+
+def test_a_container_of_unknown_memory_makes_no_ghost_of_what_the_kernel_counts() -> None:
+    """What a third container holds is not known in full. What is known leaves no room for the ghost all the same."""
+    other = replace(B, pod_uid=PodUid("c"))
+    entries = (
+        placed(1, 20 * GIB, None, Attribution.GHOST),
+        placed(2, 30 * GIB, B),
+        placed(3, 10 * GIB, other),
+        placed(4, None, other),
+    )
+    forked = replace(attributed(*entries, memory=used(60 * GIB)), counted=counted(A, 20 * GIB))
+    (one,) = account(forked, {}).accounts
+    assert (one.attributed, one.ghost, one.unattributed) == (None, 0, None)
+
+
 def test_what_others_may_hold_too_doubts_no_count() -> None:
     """Shared buffers are in each process that has them, and once in the kernel's count: only what is sure counts."""
     shared = placed(1, 5 * GIB)

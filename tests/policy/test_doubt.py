@@ -10,8 +10,24 @@ from dataclasses import replace
 
 import pytest
 
+from builders import pod, subject
 from enforcer.policy.rules import EXEMPT, GRACE, Rules
+from enforcer.policy.usage_bounds import overshoot
 from enforcer.policy.vocabulary import Reason, State, Trigger
+from exporter.accounts.accounting import account
+from exporter.accounts.attribution import Attributed, Placed
+from exporter.model import (
+    Attribution,
+    CgroupMemory,
+    DeviceKey,
+    Gpu,
+    GpuProcess,
+    GpuSample,
+    GpuUuid,
+    Memory,
+    Owner,
+    ProcessKind,
+)
 from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 UNDISTURBED = 28
@@ -81,6 +97,32 @@ def test_a_forking_neighbour_is_no_shield_for_a_large_excess(doubled: int) -> No
     """Rows 31, 43: the lists exceed the device's memory: GREEDY is over by more than that, whichever entry is wrong."""
     short = replace(MEEK, limit=79 * GIB)  # short of its due even if all that is wrong is its own
     assert first_action([(GREEDY, short)] * 40, listed_too_much=doubled * GIB) == UNDISTURBED
+
+
+@pytest.mark.fault(31)
+@pytest.mark.parametrize("listed", [0, 20])
+def test_a_forking_neighbour_that_the_kernel_counts_is_no_shield(listed: int) -> None:
+    """
+    The kernel counts 20 GiB of a neighbour's cgroup, and a process that has ended is listed with 20 GiB.
+
+    They are the same bytes, so no one's usage is in doubt. The twin: the neighbour's own process is listed with them.
+    Then the lists are wrong by 20 GiB.
+    """
+    key, greedy, forking = DeviceKey(GpuUuid("GPU-0")), subject(pod("greedy")), subject(pod("forking"))
+    entries = (
+        (40, Attribution.CONTAINER, greedy),
+        (20, Attribution.GHOST, None),
+        (listed, Attribution.CONTAINER, forking),
+    )
+    placed = tuple(
+        Placed(GpuProcess(key, pid, frozenset(ProcessKind), size * GIB), attribution, whose)
+        for pid, (size, attribution, whose) in enumerate(entries)
+    )
+    sample = GpuSample(Gpu(key.uuid, 0, "fake", memory=Memory(80 * GIB, 20 * GIB)), 0.0, (), ())
+    counted = {(forking, key): CgroupMemory(Owner(), key, 20 * GIB)}
+    found = account(Attributed(sample, placed, counted), {})
+    (closed,) = found.accounts
+    assert overshoot(closed, sum(usage.memory_used or 0 for usage in found.usages)) == listed * GIB
 
 
 @pytest.mark.fault(31)
