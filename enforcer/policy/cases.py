@@ -31,6 +31,7 @@ from exporter.model import (
     Snapshot,
     Usage,
     processes_of,
+    summands,
 )
 
 NO_CLIENTS: Mapping[str, str] = {}
@@ -126,6 +127,7 @@ class _Look:
         clients_ = self.clients.get(uid, NO_CLIENTS)
         name = limit.container
         if not name:
+            mine = summands(mine)
             largest, kind = self._largest(mine)
             whole = Case(
                 key_of(device, uid), limit, pod, seen.device,

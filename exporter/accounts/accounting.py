@@ -145,7 +145,13 @@ class _OnDevice:
 
         While some may be missing, an empty list is not known to be empty.
         """
-        return self.attributed.knows(subject) and (self.sees_all or bool(self.by_subject[subject].entries))
+        complete = self.sees_all and subject.pod_uid not in self.group.pods
+        return self.attributed.knows(subject) and (complete or bool(self.by_subject[subject].entries))
+
+    def with_pod(self, subject: Subject) -> bool:
+        """Say whether all that is not known of a container is which processes of its pod are its own."""
+        unlisted = not self.by_subject[subject].entries and subject.pod_uid in self.group.pods
+        return unlisted and self.sees_all and self.attributed.knows(subject)
 
     @property
     def beyond_lists(self) -> int:
@@ -188,15 +194,28 @@ def _usages(
 ) -> Iterable[tuple[Usage, bool]]:
     device = on_it.device
     everybody = on_it.sees_all and not on_it.group.nobodys
-    alone = everybody and len(on_it.by_subject) == 1
+    alone = everybody and sum(not on_it.with_pod(subject) for subject in on_it.by_subject) == 1
     by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
     for subject, members in on_it.by_subject.items():
         cgroup, short = on_it.counted.get(subject), on_it.short.get(subject)
         known, before, kernel = on_it.lists(subject), peaks.get((subject, device)), cgroup or short
         keys, mps = members.keys, members.mps
         if cgroup is None and not known:
-            sure = short.used if short else members.at_least or None
-            yield Usage(subject, device, None, before, processes=keys, memory_sure=sure, listed=False, mps=mps), False
+            sure, with_pod = short.used if short else members.at_least or None, on_it.with_pod(subject)
+            yield (
+                Usage(
+                    subject,
+                    device,
+                    None,
+                    before,
+                    processes=keys,
+                    memory_sure=sure,
+                    listed=False,
+                    mps=mps,
+                    with_pod=with_pod,
+                ),
+                False,
+            )
             continue
         used = cgroup.used if cgroup else members.used
         kernel_peak = kernel.peak if kernel else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from exporter.accounts.attribution import Placed
-from exporter.model import Attribution, DeviceKey, ProcessKey, ProcessKind, Subject
+from exporter.model import Attribution, DeviceKey, PodUid, ProcessKey, ProcessKind, Subject
 
 _Number = TypeVar("_Number", int, float)
 
@@ -82,6 +82,7 @@ class Group:
 
     Attributes:
         members: by container.
+        pods: those that have an entry whose container is unknown.
         others: bytes of the entries of no container, by where they count: ghost, host, unattributed.
         nobodys: there is an entry of no container.
         doubtful: one of the entries may belong to any container.
@@ -90,6 +91,7 @@ class Group:
     """
 
     members: Mapping[Subject, Members] = field(default_factory=dict)
+    pods: frozenset[PodUid] = frozenset()
     others: Mapping[str, int | None] = field(default_factory=dict)
     nobodys: bool = False
     doubtful: bool = False
@@ -129,6 +131,7 @@ def _group(entries: Iterable[Placed]) -> Group:
             others[COUNTS_AS.get(entry.attribution, "unattributed")].append(entry.process.memory)
     return Group(
         {subject: Members.of(mine) for subject, mine in by_subject.items()},
+        frozenset(subject.pod_uid for subject in by_subject if not subject.container),
         {place: total(sizes) for place, sizes in others.items()},
         bool(others),
         not DOUBTFUL.isdisjoint(kinds),

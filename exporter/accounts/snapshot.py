@@ -30,6 +30,7 @@ from exporter.model import (
     Snapshot,
     Subject,
     XidCounts,
+    summands,
 )
 
 Holders = Mapping[DeviceKey, frozenset[Subject]]
@@ -130,7 +131,7 @@ def _devices(accounts: GpuAccounts, inventory: Inventory, pods: Mapping[DeviceKe
     default_sharing = Sharing.MIG if gpu.mig else Sharing.NONE
     # Each container to which a device was allocated has a usage there, of 0 bytes at least: see accounting.
     counted = accounts.attributed.placed is not None and not accounts.processes.get(Attribution.UNPROVEN)
-    containers = Counter(usage.device for usage in accounts.usages)
+    containers = Counter(usage.device for usage in summands(accounts.usages))
     for account in accounts.accounts:
         instance = instances.get(account.device.gpu_instance, _UNDIVIDED)
         handed_out, replicas = inventory.sharing.get(account.device, (default_sharing, 1))

@@ -15,7 +15,7 @@ from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate
 from exporter.limits.devices import LeafDevice
 from exporter.limits.row_texts import used, using
-from exporter.model import Claim, ClaimedDevice, ClaimUsage, DeclaredPod, DeviceKey, PodUid, Usage
+from exporter.model import Claim, ClaimedDevice, ClaimUsage, DeclaredPod, DeviceKey, PodUid, Usage, summands
 
 Holder = tuple[PodUid, str]
 """A pod and the name of one of its containers."""
@@ -45,7 +45,7 @@ def claim_usages(
                 if mine:
                     held[(uid, ""), device].add((claim.namespace, claim.name))
     by_holder: dict[tuple[Holder, DeviceKey], list[Usage]] = defaultdict(list)
-    for usage in usages:
+    for usage in summands(usages):
         by_holder[(usage.subject.pod_uid, usage.subject.container), usage.device].append(usage)
     sums = []
     for (namespace, name, device), containers in sorted(holders.items(), key=str):

@@ -46,7 +46,16 @@ from exporter.model.integrals import (
 from exporter.model.limits import Context, EnforcedBy, Limit, Mechanism, Scope
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
-from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccount, Snapshot, Subject, Usage
+from exporter.model.snapshot import (
+    Attribution,
+    ClaimUsage,
+    Device,
+    DeviceAccount,
+    Snapshot,
+    Subject,
+    Usage,
+    summands,
+)
 from exporter.model.tolerance import Tolerance, processes_of
 
 __all__ = [
@@ -110,4 +119,5 @@ __all__ = [
     "XidCounts",
     "XidErrors",
     "processes_of",
+    "summands",
 ]

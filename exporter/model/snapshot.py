@@ -4,7 +4,7 @@ The joined facts of one round: the usage of each container, and the accounts of 
 What comes in: nothing. What goes out: `Snapshot` and its parts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -55,6 +55,8 @@ class Usage:
         evicted: seconds in which the driver had taken its queues off the device. They count since the container was
             first seen, as a sum over its processes; None if the driver does not report them.
         mps: the driver lists one of its processes as a client of an MPS server.
+        with_pod: a process of its pod, whose container is unknown, is on the device. What this container holds is
+            unknown, and part of the pod's usage without a container.
 
     """
 
@@ -72,6 +74,12 @@ class Usage:
     evicted: float | None = None
     mps: bool = False
     process_memory: tuple[int, ...] = ()
+    with_pod: bool = False
+
+
+def summands(usages: Iterable[Usage]) -> list[Usage]:
+    """Return the usages that add up to what pods or devices hold; the others are part of one of these."""
+    return [usage for usage in usages if not usage.with_pod]
 
 
 @dataclass(frozen=True, slots=True)

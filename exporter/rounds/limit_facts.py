@@ -26,6 +26,7 @@ from exporter.model import (
     Tolerance,
     Usage,
     processes_of,
+    summands,
 )
 
 
@@ -99,8 +100,10 @@ def _holding(limit: ResolvedLimit, usages: Iterable[Usage]) -> list[Usage]:
     """
     name = limit.subject.container
     mine = [u for u in usages if u.device == limit.device and name in {"", u.subject.container}]
+    if not name:
+        return summands(mine)
     known = [usage for usage in mine if usage.memory_used is not None]
-    return sorted(known, key=lambda usage: usage.memory_used or 0)[-1:] if name and len(known) == len(mine) else mine
+    return sorted(known, key=lambda usage: usage.memory_used or 0)[-1:] if len(known) == len(mine) else mine
 
 
 def fact_of(uid: PodUid, limit: ResolvedLimit) -> Limit:

@@ -370,6 +370,37 @@ def test_an_allocated_container_without_processes_holds_zero() -> None:
     assert (usage.memory_used, usage.processes) == (0, frozenset())
 
 
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("container_id", [None, ContainerId("d" * 64)])
+def test_next_to_a_process_of_its_pod_no_container_is_known_to_hold_nothing(container_id: ContainerId | None) -> None:
+    """
+    A sandboxed pod, or a status that lags behind a start: the container that was handed the device is unknown, not 0.
+
+    Containers of other pods are known, and one with processes of its own. The accounts close.
+    """
+    pod, side = Subject(A.pod_uid, "", container_id), replace(A, container="side", container_id=ContainerId("e" * 64))
+    entries = (placed(1, 40 * GIB, pod), placed(2, 5 * GIB, side))
+    found = account(attributed(*entries, memory=used(45 * GIB), utilization=()), {}, {DEVICE: [A, B, side]})
+    assert {usage.subject: (usage.memory_used, usage.sm, usage.listed, usage.with_pod) for usage in found.usages} == {
+        A: (None, None, False, True),
+        B: (0, 0.0, True, False),
+        pod: (40 * GIB, 0.0, True, False),
+        side: (5 * GIB, 0.0, True, False),
+    }
+    (one,) = found.accounts
+    assert (one.attributed, one.unattributed) == (45 * GIB, 0)
+
+
+def test_a_process_of_a_pod_elsewhere_hides_nothing_here() -> None:
+    """Devices apart: on this one the pod has no process."""
+    one, two = DeviceKey(UUID, 1), DeviceKey(UUID, 2)
+    instances = tuple(GpuInstance(key.gpu_instance or 0, "", (), Memory(GIB, GIB)) for key in (one, two))
+    sample = GpuSample(Gpu(UUID, 0, "fake", mig=True, instances=instances), 0.0, ())
+    pod = replace(A, container="", container_id=None)
+    found = account(Attributed(sample, (placed(1, 1, pod, device=two),)), {}, {one: [A]})
+    assert {(usage.subject, usage.device): usage.memory_used for usage in found.usages} == {(A, one): 0, (pod, two): 1}
+
+
 def test_instances_of_one_gpu_have_accounts_of_their_own() -> None:
     """Under MIG memory is counted per GPU instance, and NVML's per-process statistics say nothing about them."""
     one, two = DeviceKey(UUID, 1), DeviceKey(UUID, 2)
@@ -431,6 +462,9 @@ def test_the_sole_holder_of_an_instance_gets_the_instances_sm() -> None:
         assert {usage.sm for usage in usages} == {expected}
     half = replace(sample, partial=True)
     assert account(Attributed(half, (alone,)), {}).usages[0].sm is None, "others may be in no list"
+    pod = placed(1, 1, replace(A, container="", container_id=None), device=device)
+    usages = account(Attributed(sample, (pod,)), {}, {device: [A]}).usages
+    assert {usage.subject.container: usage.sm for usage in usages} == {"": 0.75, "main": None}, "a sandboxed pod"
 
 
 @pytest.mark.parametrize("doubt", [Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS])

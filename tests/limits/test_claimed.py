@@ -1,6 +1,7 @@
 """What the containers that share a claim hold together: promises of exporter/limits/claimed.py."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -114,7 +115,10 @@ def test_only_the_containers_and_requests_that_use_it() -> None:
 @pytest.mark.fault(35)
 def test_a_sandboxed_pod_counts_as_a_whole() -> None:
     """Where only the pod is known, what it holds is the claim's."""
-    assert held([claim()], [user(ONE)], usage(subject(ONE, ""), leaf(0), GIB)) == {"shared": GIB}
+    whole = usage(subject(ONE, ""), leaf(0), GIB)
+    assert held([claim()], [user(ONE)], whole) == {"shared": GIB}
+    handed = replace(usage(ONE, leaf(0), None), with_pod=True)
+    assert held([claim()], [user(ONE)], whole, handed) == {"shared": GIB}, "the kubelet handed it to a container"
 
 
 def test_a_device_that_is_not_here_has_no_figure() -> None:

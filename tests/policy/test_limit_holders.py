@@ -63,6 +63,17 @@ def test_an_unknown_process_has_no_high_end() -> None:
     assert (case.low, case.high, case.unknown, case.used) == (60 * GIB, None, None, 60 * GIB)
 
 
+@pytest.mark.fault(35)
+def test_a_sandboxed_pod_is_judged_as_a_whole() -> None:
+    """What its processes hold is known of the pod, and not of the container that was handed the device."""
+    sandbox, main = replace(SHARER, container="", scope="pod"), replace(SHARER, used=None)
+    seen = snapshot([sandbox, main], BEGIN)
+    pods, mains = seen.usages
+    seen = replace(seen, usages=(pods, replace(mains, with_pod=True)))
+    found = {each.key.container: (each.low, each.high, each.unknown) for each in cases(seen)}
+    assert found == {"": (60 * GIB, 60 * GIB, None), "main": (0, None, Reason.READING_UNKNOWN)}
+
+
 @pytest.mark.parametrize(("too_much", "low"), [(0, 60), (5, 55), (70, 0)])
 def test_lists_that_exceed_the_device_are_doubted_by_so_much(too_much: int, low: int) -> None:
     """So many bytes of any one figure may be wrong: they are taken off the low end, and off nothing else."""

@@ -353,12 +353,19 @@ def test_the_use_of_a_pod_is_that_of_all_its_containers() -> None:
     a = pod("a")
     facts = inventory((a, hooked(a, {"nvidia.com/gpu": "1"}, {"acme.example/gpu-mib": "8192"})), held={"a": leaf(0)})
 
-    def told(*amounts: int | None) -> bool | None:
-        use = [usage(subject(a, name), leaf(0), each) for name, each in zip(("main", "sidecar"), amounts, strict=True)]
+    def told(*use: Usage) -> bool | None:
         _, found = rounds(Limiting(catalogue, tolerance=TOLERANCE), facts, [*use, usage(a, leaf(1), 60 * GIB)])
         return next(each.bypassed for each in found.limits if not each.container and each.device == leaf(0))
 
-    assert (told(4 * GIB, 3 * GIB), told(5 * GIB, 4 * GIB), told(9 * GIB, None)) == (False, True, None)
+    def both(*amounts: int | None) -> Iterable[Usage]:
+        names = ("main", "sidecar")
+        return (usage(subject(a, name), leaf(0), each) for name, each in zip(names, amounts, strict=True))
+
+    assert told(*both(4 * GIB, 3 * GIB)) is False
+    assert told(*both(5 * GIB, 4 * GIB)) is True
+    assert told(*both(9 * GIB, None)) is None
+    sandboxed, handed = usage(subject(a, ""), leaf(0), 9 * GIB), replace(usage(a, leaf(0), None), with_pod=True)
+    assert told(sandboxed, handed) is True
 
 
 def test_the_ceiling_of_a_limit_counts_the_contexts_of_its_processes() -> None:

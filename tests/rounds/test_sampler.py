@@ -516,6 +516,27 @@ def sampler_of(world: Node) -> Sampler:
     return Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
 
 
+class Sandboxed(Host):
+    """All pids live in the sandbox of the pod, which names no container."""
+
+    def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+        owner = Owner(((POD, None),))
+        processes = {pid: HostProcess(ProcessKey(pid, 1), alive=True, owner=owner) for pid in pids}
+        return replace(super().sample(pids), processes=processes)
+
+
+@pytest.mark.fault(35)
+async def test_a_sandboxed_pod_is_counted_once_on_its_device() -> None:
+    """Its container was handed the GPU, and its memory has no container: nothing is known of it but that it is one."""
+    world = node(1.0, held=GIB)
+    handed = Allocation("team", "train", "main", "nvidia.com/gpu", DeviceKey(ONE))
+    world.inventory_ = replace(world.inventory_, allocations=(handed,))
+    sampler = Sampler(node="n1", devices=world, host=Sandboxed(), inventory=world, beat=Beat(), clock=world.clock)
+    seen = await sampler.round({ONE})
+    assert {usage.subject.container: usage.memory_used for usage in seen.usages} == {"": GIB, "main": None}
+    assert [device.containers for device in seen.devices] == [1]
+
+
 async def test_a_lapse_of_the_names_sets_no_counter_back() -> None:
     """While names are not live no container counts as gone: its counter goes on when its name is back."""
     world = node(1.0, held=GIB)
