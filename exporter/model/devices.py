@@ -261,3 +261,8 @@ class GpuSample:
     pids_proven: bool = True
     partial: bool = False
     unseen: tuple[Owner, ...] = ()
+
+    @property
+    def devices_known(self) -> bool:
+        """Whether it is known into which devices the GPU is divided; unknown is not the same as into none."""
+        return self.processes is not None or bool(self.gpu.leaves())

@@ -4,7 +4,8 @@ The accounts of each GPU, and the facts about a GPU that one round hands to the 
 What comes in: samples of GPUs, and the inventory. What goes out: a reading of each GPU: its accounts, and the host's
 facts about its processes.
 
-The rule: when a MIG instance is removed, the facts about it are dropped, because a new instance may get its id.
+The rule: when a MIG instance is removed, the facts about it are dropped, because a new instance may get its id. While
+the instances cannot be listed, none of them is known to be removed.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from exporter.accounts.unchanged import same_accounts, unchanged
 from exporter.base.clock import Clock
 from exporter.devices import DevicesSample
 from exporter.host import HostSource
-from exporter.model import DeviceKey, Gpu, GpuUuid, HostSample, Inventory, Subject
+from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Subject
 
 PAUSE = 0.001
 """Seconds between two parts of a round, because a scrape needs several turns of the event loop."""
@@ -64,8 +65,11 @@ class _Remembered:
     names: Names | None = None
     handed_out: Holders | None = None
 
-    def of(self, gpu: Gpu) -> "_Remembered":
+    def of(self, sample: GpuSample) -> "_Remembered":
         """Drop the facts about instances that were removed, or replaced by another one with the same id."""
+        gpu = sample.gpu
+        if not sample.devices_known:
+            return self
         now = {DeviceKey(gpu.uuid, instance.id): instance.mig_uuids for instance in gpu.instances}
         gone = {key for key, uuids in self.instances.items() if now.get(key) != uuids}
         if not gone and now == self.instances:
@@ -110,7 +114,7 @@ class Accountant:
             host = await asyncio.to_thread(self._host.sample, answer.pids)
         handled = 0
         for sample in answer.samples:
-            before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
+            before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample)
             sightings, groups, last = before.sightings, before.groups, before.accounts
             attributed = (
                 unchanged(last.attributed, before.host, sample, host) if last and before.names is names else None

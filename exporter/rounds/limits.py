@@ -136,7 +136,8 @@ class Limiting:
         """
         Resolve new and changed pods: first pods without an answer, then the oldest answers. Yields after each pod.
 
-        `present` are the GPUs that the driver counts: a GPU that does not answer for a while stays a device.
+        `present` are the GPUs that the driver counts: a GPU that does not answer for a while stays a device. So do the
+        MIG instances of a GPU that is present, and not in `gpus`, because they could not be listed.
         """
         self._look(inventory, gpus, present)
         self._resolved = {

@@ -194,7 +194,8 @@ class Sampler:
         known_faults = (fault for fault in self._device_faults if only is not None and fault.subject not in only)
         self._device_faults = (*known_faults, *answer.faults)
         readings = self._readings.values()
-        for _ in self._limiting.refresh(inventory, [reading.gpu for reading in readings], self._present):
+        listed = [reading.gpu for reading in readings if reading.accounts.sample.devices_known]
+        for _ in self._limiting.refresh(inventory, listed, self._present):
             await self._clock.sleep(0)
         limits = self._limiting.limits(inventory, [usage for reading in readings for usage in reading.accounts.usages])
         await self._pause()

@@ -258,6 +258,30 @@ async def test_a_gpu_that_was_not_asked_is_not_silent() -> None:
     assert attributed == {Attribution.CONTAINER: 2, Attribution.INHERITED: 1}
 
 
+@pytest.mark.parametrize(
+    ("listed", "attribution", "peak"), [(None, Attribution.INHERITED, 1000), ((), Attribution.GHOST, None)]
+)
+async def test_instances_that_could_not_be_listed_are_not_gone(
+    listed: tuple[GpuProcess, ...] | None, attribution: Attribution, peak: int | None
+) -> None:
+    """
+    One failed listing is like a GPU that does not answer: peaks stay, and what a forked child holds is its container's.
+
+    The twin: the driver answers that there is no instance. A later one of that id is another one.
+    """
+    host = Host({pid: HostProcess(ProcessKey(pid, 1), True, OWNERS[1]) for pid in PIDS})
+    one, names = Accountant(host, StillClock()), inventory(second=True)
+    entry = GpuProcess(DeviceKey(GPU, 1), PIDS[0], frozenset({ProcessKind.COMPUTE}), 1000)
+    less = replace(entry, memory=400)
+    for mig, processes in ((2, (entry,)), (1, listed), (2, (less,))):
+        if processes == (less,):
+            del host.processes[PIDS[0]]
+        sample = GpuSample(divided(4000, mig), 0.0, processes)
+        found = (await one.account(DevicesSample(samples=(sample,)), names))[GPU].accounts
+    assert found.processes == {attribution: 1}
+    assert [usage.memory_peak for usage in found.usages] == ([] if peak is None else [peak])
+
+
 async def test_a_round_without_changes_attributes_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attribution is made once for rounds that differ in memory alone, and again after a change."""
     made = []

@@ -749,6 +749,35 @@ async def test_limits_are_in_each_snapshot() -> None:
         assert snapshot.memory_declared == {DeviceKey(ONE): 2 * GIB, DeviceKey(TWO): 2 * GIB}
 
 
+async def test_instances_that_could_not_be_listed_stay_devices_of_the_limits() -> None:
+    """One failed listing of MIG instances resolves no pod anew. An answer without an instance does."""
+    world = node(1.0, held=GIB)
+    limiting = limited(world, "2Gi")
+    original = world.sample
+    one = GpuInstance(1, "1g.10gb", ("MIG-1",), Memory(10 * GIB, 9 * GIB))
+
+    async def divided(only: Collection[GpuUuid] | None = None, _identify: Identify | None = None) -> DevicesSample:
+        answer, (instances, listed) = await original(only), next(answers)
+        gpus = (replace(sample.gpu, mig=True, instances=instances) for sample in answer.samples)
+        samples = zip(answer.samples, gpus, strict=True)
+        return replace(answer, samples=tuple(replace(each, gpu=gpu, processes=listed) for each, gpu in samples))
+
+    divisions: list[tuple[tuple[GpuInstance, ...], tuple[GpuProcess, ...] | None]] = [((one,), ()), ((), None)] * 2
+    divisions += [((), ()), ((one,), ())]
+    answers = iter(divisions)
+
+    world.sample = divided  # type: ignore[method-assign]
+    sampler = Sampler(
+        node="n1", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock, limiting=limiting
+    )
+    found = []
+    for _ in divisions:
+        await sampler.round()
+        found.append(limiting.resolution(POD))
+    assert found[0] is not None
+    assert [later is found[0] for later in found] == [True, True, True, True, True, False]
+
+
 async def test_each_snapshot_has_the_sums_over_time() -> None:
     """A container of 1 GiB has 1 GiB-second each second; the time of a lost GPU is unknown from its last reading on."""
     world, seen = node(31.0, held=GIB), list[Snapshot]()
