@@ -98,22 +98,31 @@ async def test_samples_that_fail_are_told(fake_node: FakeNode, read_one: ReadOne
 
 
 async def test_impossible_samples_are_dropped_and_counted(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """Drivers claim more than 100 % now and then: such a sample counts for nothing but the counter."""
+    """
+    Drivers claim more than 100 % now and then: such a figure counts for nothing but the counter.
+
+    A process without a possible figure is unknown, not idle. The other figures of its samples count.
+    """
     fake_node.write(
         gpus(
             1,
             samples=(
                 FakeSample(1, sm=250, time_us=BEFORE),
                 FakeSample(1, sm=20, time_us=BEFORE),
-                FakeSample(2, enc=101, time_us=BEFORE),
+                FakeSample(2, sm=55, enc=101, time_us=BEFORE),
+                FakeSample(3, sm=187, time_us=BEFORE),
             ),
         )
     )
 
     gpu = await read_one()
 
-    assert sms(gpu.utilization) == {1: 0.2}
-    assert gpu.dropped_utilization == 2
+    assert gpu.utilization == (
+        ProcessUtilization(1, sm=0.2, memory_controller=0.0, encoder=0.0, decoder=0.0),
+        ProcessUtilization(2, sm=0.55, memory_controller=0.0, encoder=None, decoder=0.0),
+        ProcessUtilization(3, sm=None, memory_controller=0.0, encoder=0.0, decoder=0.0),
+    )
+    assert gpu.dropped_utilization == 3
 
 
 async def test_each_sample_counts_in_one_round(fake_node: FakeNode, nvml: Open) -> None:

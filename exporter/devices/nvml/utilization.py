@@ -6,12 +6,12 @@ cursor.
 
 The rule: each GPU has one cursor, in microseconds. In milliseconds it would bring the whole buffer of some 10 s again
 and again. "Nothing found" means that every process was idle, which is an answer: an empty tuple. A driver without the
-figure gives None. Samples above 100 % occur; they are dropped and counted.
+figure gives None. Figures above 100 % occur; they are dropped, and their samples counted. A process of which no other
+figure is known is not idle: its figure is None.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import add
 
 from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.errors import NotFoundError, UnsupportedError
@@ -20,10 +20,8 @@ from exporter.devices.nvml.library import Handle, Library
 from exporter.model import Collector, ProcessUtilization, Utilization
 
 FULL = 100
-_RATIOS = tuple(percent / FULL for percent in range(FULL + 1))
+_RATIOS = {percent: percent / FULL for percent in range(FULL + 1)}
 """The driver mostly returns one sample of a process. Its ratios are these objects, which take no memory."""
-_NO_SAMPLES = (0, 0, 0, 0, 0)
-"""Their number, and the sums of SM, memory controller, encoder and decoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +63,21 @@ def read_process_utilization(library: Library, handle: Handle, cursor: int, now:
 
 def summarize(entries: Iterable[Entry], cursor: int) -> ProcessRatios:
     """Average the samples of each PID: (PID, microseconds, SM, memory controller, encoder, decoder percent)."""
-    sums: dict[int, tuple[int, ...]] = {}
+    samples: dict[int, list[tuple[int, ...]]] = {}
     dropped, newest = 0, cursor
     for pid, at, sm, memory, encoder, decoder in entries:
         newest = max(newest, at)
-        if max(sm, memory, encoder, decoder) > FULL:
-            dropped += 1
-        elif at > cursor:
-            before = sums.get(pid, _NO_SAMPLES)
-            sums[pid] = tuple(map(add, before, (1, sm, memory, encoder, decoder)))
+        dropped += max(sm, memory, encoder, decoder) > FULL
+        if at > cursor:
+            samples.setdefault(pid, []).append((sm, memory, encoder, decoder))
     processes = tuple(
-        ProcessUtilization(
-            pid, sm / count / FULL, memory / count / FULL, encoder / count / FULL, decoder / count / FULL
-        )
-        if count > 1
-        else ProcessUtilization(pid, _RATIOS[sm], _RATIOS[memory], _RATIOS[encoder], _RATIOS[decoder])
-        for pid, (count, sm, memory, encoder, decoder) in sorted(sums.items())
+        ProcessUtilization(pid, *(map(_RATIOS.get, mine[0]) if len(mine) == 1 else map(_mean, *mine)))
+        for pid, mine in sorted(samples.items())
     )
     return ProcessRatios(processes, dropped, newest)
+
+
+def _mean(*percents: int) -> float | None:
+    """Average one figure over the samples of a process; None if the driver claimed an impossible value each time."""
+    possible = [percent for percent in percents if percent <= FULL]
+    return sum(possible) / len(possible) / FULL if possible else None
