@@ -56,6 +56,23 @@ async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml:
     assert len((await source.sample()).samples) == 2
 
 
+async def test_a_gpu_that_comes_back_in_another_slot_has_its_new_address(fake_node: FakeNode, nvml: Open) -> None:
+    """A GPU that was unplugged keeps its UUID, and neither its PCI address nor its minor number."""
+    fake_node.write(TWO)
+    source = await nvml()
+    await source.sample()
+    fake_node.write([FIRST])
+    await source.sample()
+    fake_node.write([FIRST, replace(SECOND, pci="00000000:7F:00.0", minor=5)])
+
+    samples = (await source.sample()).samples
+
+    assert [(sample.gpu.uuid, sample.gpu.pci_bus_id, sample.gpu.minor) for sample in samples] == [
+        (FIRST.uuid, FIRST.pci, 0),
+        (SECOND.uuid, "00000000:7F:00.0", 5),
+    ]
+
+
 async def test_losses_of_a_gpu_leave_no_memory_behind(fake_node: FakeNode, nvml: Open) -> None:
     """After the first losses, forty more keep less than 16 KiB. Forty samples would take 120."""
     fake_node.write(TWO)

@@ -294,3 +294,26 @@ async def test_a_lost_gpu_is_lost_in_gpm_too(fake_node: FakeNode, nvml: Open, st
     assert [gpu.gpu.uuid for gpu in sample.samples] == [other.uuid]
     assert sms(sample) == [0.0]
     assert [fault.reason for fault in sample.faults] == ["gpu_lost"]
+
+
+@pytest.mark.parametrize("how", ["lost", "removed"])
+async def test_a_gpu_that_comes_back_begins_anew(fake_node: FakeNode, nvml: Open, steps: Steps, how: str) -> None:
+    """No figure compares counters from before the loss with those after it, also where it lasts a moment."""
+    one, other = hopper(2, processes=(FakeProcess(5, GiB, sm=42),))
+    fake_node.write([one, other])
+    source = await nvml(monotonic=steps)
+    await source.sample()
+    await after(source, steps)
+    if how == "removed":
+        fake_node.write([one])
+        await after(source, steps)
+        fake_node.write([one, other])
+    else:
+        fake_node.fail("*", 15, gpu=other.uuid)
+        await after(source, steps)
+        fake_node.clear_switch("fail.*", gpu=other.uuid)
+
+    first, second = await after(source, steps), await after(source, steps)
+
+    assert (sms(first), sms(second)) == ([0.42, None], [0.42, 0.42])
+    assert fake_node.calls(ALLOC) == 4 + fake_node.calls(FREE)

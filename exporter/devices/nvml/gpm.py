@@ -72,6 +72,12 @@ class Gpm:
         for key in [key for key in self._kept if key[0].uuid == of and key not in there]:
             self._free(self._kept.pop(key))
 
+    def keep_gpus(self, there: Collection[GpuUuid]) -> None:
+        """Free the samples of all other GPUs: a GPU that was lost may come back with new counters."""
+        for key in [key for key in self._kept if key[0].uuid not in there]:
+            self._free(self._kept.pop(key))
+        self._supported = {uuid: known for uuid, known in self._supported.items() if uuid in there}
+
     def close(self) -> None:
         """Free everything, and forget which GPUs have GPM; before the library is shut down."""
         while self._kept:

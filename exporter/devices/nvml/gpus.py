@@ -80,7 +80,7 @@ class NvmlGpus:
             results = {uuid: result for uuid, result in results.items() if uuid not in vanished} | again
 
         lost = {uuid for uuid, (_, error) in results.items() if isinstance(error, DeviceLostError)}
-        self._hardware.keep({gpu.uuid for gpu in listing.gpus} - lost)
+        self._keep({gpu.uuid for gpu in listing.gpus} - lost)
         samples, faults, cursors = [], list(listing.faults), dict(before.cursors)
         for uuid, (answer, error) in results.items():
             if answer is not None:
@@ -91,6 +91,12 @@ class NvmlGpus:
                 faults.append(Fault("devices", error.reason, message, uuid))
         cursors = {uuid: cursor for uuid, cursor in cursors.items() if uuid in listing.present}
         return DevicesSample(listing.present, tuple(samples), tuple(faults)), Knowledge(listing.present, cursors)
+
+    def _keep(self, there: Collection[GpuUuid]) -> None:
+        """Forget the others: a GPU may come back in another slot, with other facts and with new counters."""
+        self._hardware.keep(there)
+        self._gpm.keep_gpus(there)
+        self._identities = {uuid: identity for uuid, identity in self._identities.items() if uuid in there}
 
     def _gpu(
         self, gpu: FoundGpu, before: Knowledge
