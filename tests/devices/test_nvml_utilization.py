@@ -8,13 +8,24 @@ import pytest
 
 from driver.node import FakeNode, FakeProcess, FakeSample, GiB, gpus
 from exporter.devices.nvml.library import Handle, Library
-from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, summarize
-from exporter.model import ProcessUtilization, Utilization
+from exporter.devices.nvml.utilization import APART, ProcessRatios, read_process_utilization, summarize
+from exporter.model import GpuSample, ProcessUtilization, Utilization
 from sources.nvml import Open, ReadOne
 
 SECOND = 1_000_000
 BEFORE = 1_700_000_000 * SECOND
 """Microseconds: a moment long before the tests run, and after any cursor of 0."""
+
+
+class Steps:
+    """A clock that a test moves, or that goes on by itself whenever it is read."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 100.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
 
 
 def sms(utilization: tuple[ProcessUtilization, ...] | None) -> dict[int, float | None]:
@@ -128,7 +139,7 @@ async def test_impossible_samples_are_dropped_and_counted(fake_node: FakeNode, r
 async def test_each_sample_counts_in_one_round(fake_node: FakeNode, nvml: Open) -> None:
     """The cursor moves on: a sample of the last round is not averaged into the next one."""
     fake_node.write(gpus(1, samples=(FakeSample(1, sm=90, time_us=BEFORE),)))
-    source = await nvml()
+    source = await nvml(monotonic=Steps(5.0))
     (first,) = (await source.sample()).samples
     fake_node.write(gpus(1, samples=(FakeSample(1, sm=90, time_us=BEFORE), FakeSample(1, sm=10, time_us=BEFORE + 1))))
 
@@ -138,11 +149,39 @@ async def test_each_sample_counts_in_one_round(fake_node: FakeNode, nvml: Open) 
     assert (sms(first.utilization), sms(second.utilization), sms(third.utilization)) == ({1: 0.9}, {1: 0.1}, {})
 
 
+async def test_nothing_found_right_after_a_reading_keeps_its_figures(fake_node: FakeNode, nvml: Open) -> None:
+    """The driver adds some samples a second. Until then no new one does not mean that the processes are idle."""
+    clock = Steps()
+    fake_node.write(gpus(1, samples=(FakeSample(1, sm=90, time_us=BEFORE), FakeSample(2, sm=300, time_us=BEFORE))))
+    source = await nvml(monotonic=clock)
+    found: list[GpuSample] = []
+    for later in (0.0, APART / 4, APART / 2, APART / 4):
+        clock.now += later
+        found += (await source.sample()).samples
+
+    *soon, idle = found
+    assert [sms(sample.utilization) for sample in soon] == [{1: 0.9, 2: None}] * 3
+    assert [sample.dropped_utilization for sample in found] == [1, 0, 0, 0], "no sample counts twice"
+    assert sms(idle.utilization) == {}
+
+
+async def test_a_new_sample_counts_at_once(fake_node: FakeNode, nvml: Open) -> None:
+    """However soon it comes after a reading."""
+    fake_node.write(gpus(1, samples=(FakeSample(1, sm=90, time_us=BEFORE),)))
+    source = await nvml(monotonic=Steps())
+    await source.sample()
+    fake_node.write(gpus(1, samples=(FakeSample(1, sm=10, time_us=BEFORE + 1),)))
+
+    (gpu,) = (await source.sample()).samples
+
+    assert sms(gpu.utilization) == {1: 0.1}
+
+
 async def test_each_gpu_has_its_own_cursor(fake_node: FakeNode, nvml: Open) -> None:
     """A later sample on one GPU does not hide an earlier one on another."""
     ahead, behind = gpus(2)
     fake_node.write([replace(ahead, samples=(FakeSample(1, sm=10, time_us=BEFORE + SECOND),)), behind])
-    source = await nvml()
+    source = await nvml(monotonic=Steps(5.0))
     await source.sample()
     fake_node.write([ahead, replace(behind, samples=(FakeSample(2, sm=20, time_us=BEFORE),))])
 
@@ -155,7 +194,7 @@ async def test_each_gpu_has_its_own_cursor(fake_node: FakeNode, nvml: Open) -> N
 async def test_samples_of_an_old_time_are_dropped(fake_node: FakeNode, nvml: Open, odd: str) -> None:
     """Timestamps of 0, or stuck in the past, occur: once the cursor is past them they say nothing about now."""
     fake_node.write(gpus(1, samples=(FakeSample(1, sm=10, time_us=BEFORE),)))
-    source = await nvml()
+    source = await nvml(monotonic=Steps(5.0))
     await source.sample()
     fake_node.set_switch("util_timestamps", odd)
     fake_node.spawn("alloc 0 1GiB compute", "set sm=40")

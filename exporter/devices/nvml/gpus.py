@@ -18,6 +18,7 @@ from exporter.devices.nvml.inventory import FoundGpu, Identity, find_devices, fi
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.processes import ProcessLists, versions
 from exporter.devices.nvml.read_gpu import Driver, read_gpu
+from exporter.devices.nvml.utilization import ProcessUtilizations
 from exporter.devices.session import Knowledge
 from exporter.model import ALL_ON, Collector, DeviceKey, Fault, GpuSample, GpuUuid, Memory, Off
 
@@ -26,8 +27,8 @@ class NvmlGpus:
     """
     `Devices` of NVML.
 
-    `clock` is Unix time. `monotonic` measures the time between two samples of GPM, and two readings of the hardware.
-    Collectors that are `off` are not read.
+    `clock` is Unix time. `monotonic` measures the time between two samples of GPM, and two readings of the hardware or
+    of the processes' utilization. Collectors that are `off` are not read.
     """
 
     driver = "the NVIDIA driver"
@@ -39,6 +40,7 @@ class NvmlGpus:
         self._clock = clock
         self._off = off
         self._gpm = Gpm(library, monotonic)
+        self._by_process = ProcessUtilizations(library, monotonic)
         self._hardware = HardwareReader(library, monotonic, off)
         self._driver = Driver("", ProcessLists(()))
         self._identities: dict[GpuUuid, Identity] = {}
@@ -57,6 +59,7 @@ class NvmlGpus:
         self._identities.clear()
         self._hardware.close()
         self._gpm.close()
+        self._by_process.keep(())
         self._library.stop()
 
     def memory(self, only: Collection[GpuUuid]) -> Iterator[tuple[DeviceKey, Memory]]:
@@ -96,6 +99,7 @@ class NvmlGpus:
         """Forget the others: a GPU may come back in another slot, with other facts and with new counters."""
         self._hardware.keep(there)
         self._gpm.keep_gpus(there)
+        self._by_process.keep(there)
         self._identities = {uuid: identity for uuid, identity in self._identities.items() if uuid in there}
 
     def _gpu(
@@ -115,6 +119,7 @@ class NvmlGpus:
                 self._gpm,
                 gpu,
                 identity,
+                by_process=self._by_process,
                 hardware=self._hardware,
                 cursor=cursor,
                 now=now,

@@ -17,7 +17,7 @@ from exporter.devices.nvml.health import read_health
 from exporter.devices.nvml.inventory import FoundDevice, FoundGpu, Identity, find_devices, mig_enabled
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.processes import ProcessLists
-from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, read_utilization
+from exporter.devices.nvml.utilization import ProcessRatios, ProcessUtilizations, read_utilization
 from exporter.model import (
     ALL_ON,
     Collector,
@@ -101,6 +101,7 @@ def read_gpu(
     gpu: FoundGpu,
     identity: Identity,
     *,
+    by_process: ProcessUtilizations,
     hardware: HardwareReader,
     cursor: int,
     now: float,
@@ -119,18 +120,15 @@ def read_gpu(
     gpm.keep(devices, gpu.uuid)
     driver.lists.keep(gpu.uuid, {device.key for device in devices})
     sms = [faults.collected(Collector.GPM, gpm.sm, gpu, device) for device in devices]
-    utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
+    utilization, processes = Utilization(), ProcessRatios(None, 0, cursor)
     if mig:  # then GPM is the only utilization, for the device and by process
         memory = faults.figure(library.memory, gpu.handle)
     else:
         memory = memories[0]
         utilization = replace(read_utilization(library, gpu.handle, faults), sm=sms[0])
         microseconds = int(now * MICROSECONDS)
-        by_process = (
-            faults.collected(
-                Collector.PROCESS_UTILIZATION, read_process_utilization, library, gpu.handle, cursor, microseconds
-            )
-            or by_process
+        processes = (
+            faults.collected(Collector.PROCESS_UTILIZATION, by_process.read, gpu, cursor, microseconds) or processes
         )
     divided = mig and bool(devices)
     health = replace(
@@ -158,8 +156,8 @@ def read_gpu(
         ),
         sampled_at=now,
         processes=reader.processes,
-        utilization=by_process.processes,
-        dropped_utilization=by_process.dropped,
+        utilization=processes.processes,
+        dropped_utilization=processes.dropped,
         faults=faults.all(),
     )
-    return sample, by_process.cursor
+    return sample, processes.cursor

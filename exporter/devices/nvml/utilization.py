@@ -5,20 +5,24 @@ What comes in: a handle, and the cursor up to which a GPU's samples were read. W
 cursor.
 
 The rule: each GPU has one cursor, in microseconds. In milliseconds it would bring the whole buffer of some 10 s again
-and again. "Nothing found" means that every process was idle, which is an answer: an empty tuple. A driver without the
-figure gives None. Figures above 100 % occur; they are dropped, and their samples counted. A process of which no other
-figure is known is not idle: its figure is None.
+and again. "Nothing found" means that every process was idle, which is an answer: an empty tuple. Right after another
+reading it would mean nothing. A driver without the figure gives None. Figures above 100 % occur; they are dropped, and
+their samples counted. A process of which no other figure is known is not idle: its figure is None.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 
 from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.errors import NotFoundError, UnsupportedError
 from exporter.devices.nvml.arrays import Entry
+from exporter.devices.nvml.inventory import FoundGpu
 from exporter.devices.nvml.library import Handle, Library
-from exporter.model import Collector, ProcessUtilization, Utilization
+from exporter.model import Collector, GpuUuid, ProcessUtilization, Utilization
 
+APART = 0.5
+"""Seconds after a reading in which nothing found means nothing: NVIDIA's driver adds only a few samples a second."""
 FULL = 100
 _RATIOS = {percent: percent / FULL for percent in range(FULL + 1)}
 """The driver mostly returns one sample of a process. Its ratios are these objects, which take no memory."""
@@ -44,6 +48,28 @@ def read_utilization(library: Library, handle: Handle, faults: DeviceFaults) -> 
     )
 
 
+class ProcessUtilizations:
+    """The last utilization of each GPU by process. On the driver thread only; `monotonic` returns seconds."""
+
+    def __init__(self, library: Library, monotonic: Callable[[], float]) -> None:
+        self._library = library
+        self._monotonic = monotonic
+        self._last: dict[GpuUuid, tuple[float, tuple[ProcessUtilization, ...] | None]] = {}
+
+    def read(self, gpu: FoundGpu, cursor: int, now: int) -> ProcessRatios:
+        """Read the samples after `cursor`, as `read_process_utilization`; without a new one the last ratios stay."""
+        at, last = self._last.get(gpu.uuid, (-math.inf, ()))
+        ratios, moment = read_process_utilization(self._library, gpu.handle, cursor, now), self._monotonic()
+        if ratios.processes == () and moment - at < APART:
+            return replace(ratios, processes=last)
+        self._last[gpu.uuid] = moment, ratios.processes
+        return ratios
+
+    def keep(self, there: Collection[GpuUuid]) -> None:
+        """Forget all other GPUs."""
+        self._last = {uuid: last for uuid, last in self._last.items() if uuid in there}
+
+
 def read_process_utilization(library: Library, handle: Handle, cursor: int, now: int) -> ProcessRatios:
     """
     Read the samples after `cursor`. Both are microseconds since the epoch; a cursor of 0 reads the whole buffer.
@@ -67,8 +93,8 @@ def summarize(entries: Iterable[Entry], cursor: int) -> ProcessRatios:
     dropped, newest = 0, cursor
     for pid, at, sm, memory, encoder, decoder in entries:
         newest = max(newest, at)
-        dropped += max(sm, memory, encoder, decoder) > FULL
         if at > cursor:
+            dropped += max(sm, memory, encoder, decoder) > FULL
             samples.setdefault(pid, []).append((sm, memory, encoder, decoder))
     processes = tuple(
         ProcessUtilization(pid, *(map(_RATIOS.get, mine[0]) if len(mine) == 1 else map(_mean, *mine)))
