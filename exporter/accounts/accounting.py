@@ -37,7 +37,6 @@ TOLERANCE = 64 * 2**20
 """Bytes by which the lists may exceed the device's usage: a few allocations between two readings."""
 
 Peaks = Mapping[tuple[Subject, DeviceKey], int]
-Evicted = Mapping[tuple[Subject, DeviceKey], float]
 Counted = Mapping[Subject, CgroupMemory]
 
 
@@ -62,7 +61,6 @@ def account(
     attributed: Attributed,
     peaks: Peaks,
     allocated: Mapping[DeviceKey, Collection[Subject]] | None = None,
-    evicted: Evicted | None = None,
     groups: Groups | None = None,
 ) -> GpuAccounts:
     """
@@ -72,7 +70,6 @@ def account(
         attributed: the placed entries.
         peaks: the highest usage seen so far, per container and device.
         allocated: the containers to which the kubelet allocated each device. One without a process there holds 0.
-        evicted: seconds for which each container's queues were off the device.
         groups: of the placed entries, if they are known from an earlier round.
     """
     placed = attributed.placed
@@ -96,8 +93,6 @@ def account(
         for usage, cut in _usages(on_it, utilization=utilization, instance_sm=instance_sm, peaks=peaks):
             usages.append(usage)
             capped += cut
-    if evicted:
-        usages = [replace(usage, evicted=evicted.get((usage.subject, usage.device))) for usage in usages]
     if short:
         faults = (*attributed.sample.faults, _charged_elsewhere(attributed.sample.gpu, short))
         attributed = replace(attributed, sample=replace(attributed.sample, faults=faults))

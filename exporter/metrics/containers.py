@@ -4,10 +4,12 @@ Containers: the usage and the allocation of each container on each device.
 What comes in: the snapshot. What goes out: one series per namespace, pod, container and device.
 
 The rule: two generations of a container have the same name, so their values are summed. If one value is unknown, so is
-the sum. A usage whose pod has no name is left out, because its labels would be those of other usages.
+the sum. A total is that of the name already. A usage whose pod has no name is left out, because its labels would be
+those of other usages.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from exporter.api import schema
 from exporter.api.document import describe_containers
@@ -35,6 +37,9 @@ FIGURES: tuple[Figure, ...] = (
         "Memory of the GPU or MIG instance above which the kernel does not let the container grow, in bytes (dmem.max "
         "of its cgroup). Absent without such a limit.",
     ),
+)
+
+TOTALS: tuple[Figure, ...] = (
     figure(
         "container_queue_evicted_seconds_total",
         "Seconds in which the queues of the container's processes were taken off the GPU or partition, mostly because "
@@ -66,7 +71,7 @@ REPLICAS = gauge(
     "Replicas of the GPU or MIG instance that the kubelet handed to the container, used or not (pod-resources API).",
 )
 
-FAMILIES = (*(family for family, _ in (*FIGURES, *RATIOS)), REPLICAS)
+FAMILIES = (*(family for family, _ in (*FIGURES, *TOTALS, *RATIOS)), REPLICAS)
 
 
 def collect(snapshot: Snapshot) -> Families:
@@ -83,6 +88,8 @@ def collect(snapshot: Snapshot) -> Families:
     yield from with_rests(((labels_of(*name), generations) for name, generations in named.items()), rows)
     for family, read in FIGURES:
         yield family.of((labels, together(map(read, generations))) for labels, generations in rows)
+    for family, read in TOTALS:
+        yield family.of((labels, _of_name(map(read, generations))) for labels, generations in rows)
     for family, read in RATIOS:
         yield family.of((labels, _at_most_one(together(map(read, generations)))) for labels, generations in rows)
 
@@ -90,6 +97,11 @@ def collect(snapshot: Snapshot) -> Families:
     for held in snapshot.allocations:
         replicas[(held.namespace, held.pod, held.container, held.device), held.resource] += held.replicas
     yield REPLICAS.of((labels_of(*name, resource=resource), held) for (name, resource), held in replicas.items())
+
+
+def _of_name(totals: Iterable[float | None]) -> float | None:
+    """Return the total that the generations have in common; one without it has no process there."""
+    return max((total for total in totals if total is not None), default=None)
 
 
 def _at_most_one(ratio: float | None) -> float | None:

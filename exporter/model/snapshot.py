@@ -52,8 +52,8 @@ class Usage:
         processes: its living processes, as far as known; `listed` is False if there may be others.
         kernel_limit: bytes above which the kernel does not let the container grow (dmem); None if unknown.
         process_memory: bytes of each process, sorted; empty if one is unknown, or may be missing.
-        evicted: seconds in which the driver had taken its queues off the device. They count since the container was
-            first seen, as a sum over its processes; None if the driver does not report them.
+        evicted: seconds in which the driver had taken its queues off the device. They count since a container of its
+            name was first seen, as a sum over its processes; None if the driver does not report them.
         mps: the driver lists one of its processes as a client of an MPS server.
         with_pod: a process of its pod, whose container is unknown, is on the device. What this container holds is
             unknown, and part of the pod's usage without a container.

@@ -128,12 +128,14 @@ class Accountant:
                     living = living_subjects(all_processes, names)
                 attributed, sightings = attribute(proven, host, names, living or frozenset(), before.sightings)
                 groups = grouped(attributed.placed or ())
-            evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
+            evictions = advance(before.evictions, attributed, names, self._clock.monotonic(), live=inventory.live)
             accounts = None
             if last and before.handed_out is handed_out and before.evictions.totals == evictions.totals:
                 accounts = same_accounts(last, attributed)
             if accounts is None:
-                accounts = account(attributed, before.peaks, handed_out, evictions.totals, groups)
+                accounts = account(attributed, before.peaks, handed_out, groups)
+                if evictions.totals:
+                    accounts = replace(accounts, usages=evictions.of(accounts.usages, names))
             peaks = new_peaks(before.peaks, accounts.usages, exist)
             self._remembered[sample.gpu.uuid] = _Remembered(
                 sightings, peaks, evictions, before.instances, accounts, groups, host, names, handed_out

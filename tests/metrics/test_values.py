@@ -157,6 +157,15 @@ def test_generations_of_one_name_are_summed() -> None:
     assert series(text, "container_sm_utilization_ratio") == {(): 1}, "a ratio is never above 1"
 
 
+def test_generations_of_one_name_have_one_total() -> None:
+    """The seconds of evicted queues are the name's already, and one of them may have no figure: nothing is added up."""
+    old, new = pod(uid="old", terminating=True), pod(uid="new")
+    both = [usage(old, leaf(), evicted=125.0), usage(new, leaf(), evicted=125.0)]
+    both += [usage(subject(new, generation=1), leaf())]
+    text = page(snapshot(ONE_GPU, usages=both, pods=[old, new]))
+    assert series(text, "container_queue_evicted_seconds_total") == {(): 125.0}
+
+
 def test_unknown_of_one_generation_is_unknown_of_the_sum() -> None:
     """Half a sum would look like a drop in use: it is not written. What is known of both still is."""
     old, new = pod(uid="old", terminating=True), pod(uid="new")
