@@ -11,10 +11,11 @@ those of other usages.
 from collections import defaultdict
 from collections.abc import Iterable
 
+from exporter.accounts.grouping import total
 from exporter.api import schema
 from exporter.api.document import describe_containers
 from exporter.metrics.family import Families, Figure, figure, gauge, with_rests
-from exporter.metrics.labels import CONTAINER, Labels, Name, NodeLabels, by_name, together
+from exporter.metrics.labels import CONTAINER, Labels, Name, NodeLabels, by_name
 from exporter.model import Snapshot
 
 FIGURES: tuple[Figure, ...] = (
@@ -87,11 +88,11 @@ def collect(snapshot: Snapshot) -> Families:
     rows: list[tuple[Labels, list[schema.Container]]] = []
     yield from with_rests(((labels_of(*name), generations) for name, generations in named.items()), rows)
     for family, read in FIGURES:
-        yield family.of((labels, together(map(read, generations))) for labels, generations in rows)
+        yield family.of((labels, total(map(read, generations))) for labels, generations in rows)
     for family, read in TOTALS:
         yield family.of((labels, _of_name(map(read, generations))) for labels, generations in rows)
     for family, read in RATIOS:
-        yield family.of((labels, _at_most_one(together(map(read, generations)))) for labels, generations in rows)
+        yield family.of((labels, _at_most_one(total(map(read, generations)))) for labels, generations in rows)
 
     replicas: dict[tuple[Name, str], int] = defaultdict(int)
     for held in snapshot.allocations:
@@ -101,7 +102,7 @@ def collect(snapshot: Snapshot) -> Families:
 
 def _of_name(totals: Iterable[float | None]) -> float | None:
     """Return the total that the generations have in common; one without it has no process there."""
-    return max((total for total in totals if total is not None), default=None)
+    return max((each for each in totals if each is not None), default=None)
 
 
 def _at_most_one(ratio: float | None) -> float | None:

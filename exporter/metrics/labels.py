@@ -107,16 +107,6 @@ def by_name(snapshot: Snapshot, parts: Iterable[tuple[PodUid, str, DeviceKey, T]
     return grouped
 
 
-def together(parts: Iterable[float | None]) -> float | None:
-    """Sum the values of one name; None if one of them is unknown."""
-    result: float = 0
-    for part in parts:
-        if part is None:
-            return None
-        result += part
-    return result
-
-
 def labelled(node: str, **own: str) -> Labels:
     """
     Make the labels of a sample: `node` and those of `WORKLOAD`, then its own.

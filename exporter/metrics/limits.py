@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
+from exporter.accounts.grouping import total
 from exporter.metrics.family import gauge, info
-from exporter.metrics.labels import CONTAINER, LEAF, Name, NodeLabels, by_name, together
+from exporter.metrics.labels import CONTAINER, LEAF, Name, NodeLabels, by_name
 from exporter.model import Limit, PodUid, Scope, Snapshot
 
 CONTAINER_LIMIT = gauge(
@@ -85,11 +86,10 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
     ):
         of_holders = declared(wanted)
         yield limit_family.of(
-            (labels.container(*name), together(limit.memory for limit in limits)) for name, limits in of_holders.items()
+            (labels.container(*name), total(limit.memory for limit in limits)) for name, limits in of_holders.items()
         )
         yield ceiling_family.of(
-            (labels.container(*name), together(limit.ceiling for limit in limits))
-            for name, limits in of_holders.items()
+            (labels.container(*name), total(limit.ceiling for limit in limits)) for name, limits in of_holders.items()
         )
     winners = {
         (name, limit.system, limit.source, limit.scope, limit.enforced_by)
@@ -130,7 +130,7 @@ def _compute(limits: list[Limit]) -> float | None:
     for limit in limits:
         if limit.compute is not None:
             shares[limit.pod_uid].append(limit.compute)
-    return together(min(shares_of_one, default=None) for shares_of_one in shares.values())
+    return total(min(shares_of_one, default=None) for shares_of_one in shares.values())
 
 
 def _has_something(limit: Limit) -> bool:
