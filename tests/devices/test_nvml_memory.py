@@ -41,12 +41,12 @@ async def test_a_driver_that_refuses_version_2_is_asked_for_version_1(fake_node:
 
 
 async def test_a_gpu_without_memory_of_its_own_has_none(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """GB10 has no framebuffer: its memory is unknown, its processes are not, and nothing is at fault."""
+    """GB10 has no framebuffer but the host's: its memory is unknown, its processes are not, and nothing is at fault."""
     fake_node.write(gpus(1, total=None, processes=(FakeProcess(5, GiB),)))
 
     gpu = await read_one()
 
-    assert gpu.gpu.memory is None
+    assert (gpu.gpu.memory, gpu.gpu.unified) == (None, True)
     assert gpu.processes is not None
     assert [process.memory for process in gpu.processes] == [GiB]
     assert gpu.faults == ()
@@ -59,7 +59,7 @@ async def test_memory_that_cannot_be_read_is_a_fault(fake_node: FakeNode, read_o
 
     gpu = await read_one()
 
-    assert gpu.gpu.memory is None
+    assert (gpu.gpu.memory, gpu.gpu.unified) == (None, False)
     assert gpu.processes is not None
     assert [(fault.reason, fault.incomplete) for fault in gpu.faults] == [("no_permission", True)]
 

@@ -48,13 +48,18 @@ class Driver:
 
 
 class _Devices:
-    """The devices of one GPU; `processes` is None as soon as one list is missing."""
+    """
+    The devices of one GPU.
+
+    `processes` is None as soon as one list is missing. `unified`: the driver answers that there is no memory.
+    """
 
     def __init__(self, library: Library, driver: Driver, faults: DeviceFaults) -> None:
         self._library = library
         self._driver = driver
         self._faults = faults
         self.processes: tuple[GpuProcess, ...] | None = ()
+        self.unified = False
         self._refused = False
 
     def find(self, gpu: FoundGpu, *, mig: bool) -> tuple[FoundDevice, ...]:
@@ -71,6 +76,7 @@ class _Devices:
         memory = None
         try:
             memory = self._library.memory(device.handles[0])
+            self.unified = memory is None
         except CallError as error:
             self._unread(device.key, error, "memory of {} could not be read")
         try:
@@ -142,6 +148,7 @@ def read_gpu(
             model=identity.model,
             pci_bus_id=identity.pci_bus_id,
             minor=identity.minor,
+            unified=reader.unified and not mig,
             driver_version=driver.version,
             mig=mig,
             memory=memory,
