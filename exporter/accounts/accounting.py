@@ -171,6 +171,7 @@ def _balance(on_it: _OnDevice, memory: Memory | None) -> DeviceAccount:
     ghost, host, open_entries = (on_it.group.others.get(place, 0) for place in ("ghost", "host", "unattributed"))
     inside = on_it.beyond_lists
     if memory is not None and ghost is not None:
+        # Also where a container's memory is unknown: the policy takes off each usage what the known parts exceed.
         known = sum(counts) + sum(members.at_least if members.used is None else members.used for members in listed)
         again = min(ghost, inside, max(0, known + (host or 0) + ghost - memory.used))
         ghost, inside = ghost - again, inside - again
@@ -196,21 +197,9 @@ def _usages(
         known, before, kernel = on_it.lists(subject), peaks.get((subject, device)), cgroup or short
         keys, mps = members.keys, members.mps
         if cgroup is None and not known:
-            sure, with_pod = short.used if short else members.at_least or None, on_it.with_pod(subject)
-            yield (
-                Usage(
-                    subject,
-                    device,
-                    None,
-                    before,
-                    processes=keys,
-                    memory_sure=sure,
-                    listed=False,
-                    mps=mps,
-                    with_pod=with_pod,
-                ),
-                False,
-            )
+            sure = short.used if short else members.at_least or None
+            unknown = Usage(subject, device, None, before, processes=keys, memory_sure=sure, listed=False, mps=mps)
+            yield replace(unknown, with_pod=on_it.with_pod(subject)), False
             continue
         used = cgroup.used if cgroup else members.used
         kernel_peak = kernel.peak if kernel else None

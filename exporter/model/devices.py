@@ -264,5 +264,5 @@ class GpuSample:
 
     @property
     def devices_known(self) -> bool:
-        """Whether it is known into which devices the GPU is divided; unknown is not the same as into none."""
+        """Whether the devices of the GPU could be listed; a GPU with MIG on may have none."""
         return self.processes is not None or bool(self.gpu.leaves())
