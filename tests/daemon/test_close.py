@@ -97,7 +97,7 @@ def test_a_request_that_cannot_be_withdrawn(
     asked = ask(journal, Breaker.INTERNAL, "ann")
     moved = folder(journal).rename(journal.with_name("moved"))
     folder(journal).symlink_to(moved)
-    assert _await(asked) == code
+    assert _await(asked, "enforce") == code
     err = capfd.readouterr().err
     assert "and it was not withdrawn" in err and f"fix: rm {folder(journal)}/internal" in err
 
