@@ -57,12 +57,12 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
 	@# A virtual machine, which takes one core; beside it first charts, containers and Prometheus, then files that start a
-	@# daemon or a cluster: on two cores three at a time take 31 minutes, two at a time some 55. On slow cores both take as long.
+	@# daemon or a cluster, two more than there are cores: they mostly wait for a grace, a kubelet or a pod.
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py \
 	    > $(BESIDE) 2>&1 & beside=$$!; code=0; \
 	  $(BIN)/pytest -p no:cacheprovider -m "not daemon and not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) \
 	    || code=$$?; \
-	  $(BIN)/pytest -m "(daemon or cluster) and not hosts" -n 3 --dist loadfile --no-loadscope-reorder --durations=25 \
+	  $(BIN)/pytest -m "(daemon or cluster) and not hosts" -n 4 --dist loadfile --no-loadscope-reorder --durations=25 \
 	    --faults=$(SHOWN) || code=$$?; wait $$beside || code=$$?; cat $(BESIDE); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
