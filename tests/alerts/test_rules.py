@@ -171,6 +171,22 @@ def test_each_alert_leads_to_its_board(rule: Rule) -> None:
     assert set(re.findall(r"var-(\w+)=", rest)) <= variables and "var-cluster={{ . }}" in rest
 
 
+def test_the_gpus_of_a_node_that_lacks_its_daemon_excuse_no_absence() -> None:
+    """What GPUStewardDown takes for GPUs, an empty cluster lacks, in both halves of GPUStewardAbsent."""
+    resources = {
+        rule.name: [
+            value
+            for one in written.selectors(rule.expression)
+            if one.name == "kube_node_status_capacity"
+            for *_, value in one.matchers
+        ]
+        for rule in ALERTS
+    }
+    first, second = resources["GPUStewardAbsent"]
+    assert first == second
+    assert resources["GPUStewardDown"] and all(one in first for one in resources["GPUStewardDown"])
+
+
 def test_a_number_that_values_can_change_stands_in_no_sentence() -> None:
     """What an alert says stays true when its threshold or `for` is tuned: spans are those of its ranges alone."""
     units = {"minute": "m", "hour": "h", "day": "d"}
