@@ -474,8 +474,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"config": {"policy": {"stop_file": "/etc/gpusteward/stop"}}},
         "config.policy.stop_file: /etc/gpusteward is a folder of the system",
     ),
+    "a stop file in the folder of the program": (
+        {"config": {"policy": {"stop_file": "/opt/gpusteward/stop"}}},
+        "config.policy.stop_file: /opt/gpusteward is a folder of the system",
+    ),
+    "a stop file below the folder of the program": (
+        {"config": {"policy": {"stop_file": "/opt/x/../gpusteward/bin/stop"}}},
+        "config.policy.stop_file: /opt/gpusteward/bin is a folder of the system",
+    ),
+    "first declarations among the node's programs": (
+        {"config": {"limits": {"first_seen_file": "/usr/bin/first-seen.json"}}},
+        "config.limits.first_seen_file: /usr/bin is a folder of the system",
+    ),
     "a journal in a folder of the system": (
-        {"config": {"policy": {"journal": "/var/lib/x/../gpusteward-journal"}}},
+        {"config": {"policy": {"mode": "enforce", "journal": "/var/lib/x/../gpusteward-journal"}}},
         "fix: give it a folder of its own, such as /var/lib/gpusteward/journal",
     ),
     "first declarations in a folder of the system": (
@@ -525,6 +537,19 @@ def test_what_is_mounted_may_be_named(tmp_path: Path) -> None:
         "nodeSelector": {"kubernetes.io/os": "linux"},
     }
     assert config(build(tmp_path, values)).sampling.interval == 30.0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"config": {"policy": {"mode": "observe", "journal": "/var/log/gpusteward.log"}}},
+        {"profile": "exporter", "config": {"policy": {"stop_file": "/run/gpusteward-stop"}}},
+    ],
+    ids=["a journal that no mode writes", "a stop file without an enforcer"],
+)
+def test_what_is_not_mounted_may_be_in_a_folder_of_the_system(tmp_path: Path, values: dict[str, Any]) -> None:
+    """A path that the pod does not use brings in no folder, so nothing is refused."""
+    assert not {"/run", "/var/log"} & set(mounts(build(tmp_path, values)))
 
 
 def test_numbers_stay_whole(tmp_path: Path) -> None:

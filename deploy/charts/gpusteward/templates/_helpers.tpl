@@ -234,10 +234,16 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 {{- /* A folder of the node is mounted at the same path: it would hide the image's own, or bring in all of the host's. */ -}}
-{{- $taken := list "/" "/dev" "/etc" "/opt" "/proc" "/root" "/run" "/sys" "/tmp" "/usr" "/var" "/var/lib" "/var/log" "/var/run" "/etc/gpusteward" "/etc/gpusteward-web" -}}
-{{- range $key, $example := dict "policy.stop_file" "/run/gpusteward/stop" "policy.journal" "/var/lib/gpusteward/journal" "limits.first_seen_file" "/var/lib/gpusteward/first-seen.json" -}}
-{{- $path := dig (splitList "." $key | first) (splitList "." $key | last) "" $.Values.config -}}
-{{- if and $path (has (dir $path) $taken) }}{{ fail (printf "config.%s: %s is a folder of the system, or of the chart, and the file's folder is mounted as a whole; fix: give it a folder of its own, such as %s" $key (dir $path) $example) }}{{ end -}}
+{{- $taken := list "/" "/bin" "/boot" "/dev" "/etc" "/home" "/lib" "/lib64" "/opt" "/proc" "/root" "/run" "/sbin" "/sys" "/tmp" "/usr" "/var" -}}
+{{- $taken = concat $taken (list "/usr/bin" "/usr/lib" "/usr/lib64" "/usr/local" "/usr/sbin" "/var/lib" "/var/lib/kubelet" "/var/log" "/var/run" "/var/run/secrets" "/etc/gpusteward" "/etc/gpusteward-web") -}}
+{{- $files := dict "limits.first_seen_file" "/var/lib/gpusteward/first-seen.json" -}}
+{{- if eq .Values.profile "enforcer" }}{{ $_ := set $files "policy.stop_file" "/run/gpusteward/stop" }}{{ end -}}
+{{- if include "gpusteward.may" (list . "journal") }}{{ $_ := set $files "policy.journal" "/var/lib/gpusteward/journal" }}{{ end -}}
+{{- range $key, $example := $files }}
+{{- with dig (splitList "." $key | first) (splitList "." $key | last) "" $.Values.config -}}
+{{- $folder := dir . -}}
+{{- if or (has $folder $taken) (hasPrefix "/opt/gpusteward/" (printf "%s/" $folder)) }}{{ fail (printf "config.%s: %s is a folder of the system, or of the chart, and the file's folder is mounted as a whole; fix: give it a folder of its own, such as %s" $key $folder $example) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- if and (not .Values.vendors) (not .Values.affinity) (not .Values.nodeSelector) (ne .Values.nvml.access "none") }}{{ fail "vendors is empty: no label chooses the nodes, and the daemon would run on each node of the cluster; fix: name vendors, or set affinity or nodeSelector" }}{{ end -}}
 {{- range $value, $kind := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
