@@ -582,12 +582,19 @@ def test_another_release_has_other_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", chart.VARIANTS)
 def test_a_name_of_digits_stays_a_text(tmp_path: Path, name: str) -> None:
-    """Namespaces and releases may be called 2024: where a text is expected, Kubernetes refuses the number 2024."""
-    teams = written(tmp_path, {"evict": {"namespaces": ["161803"]}})
-    shown = text(variant(name), teams, release="271828", namespace="314159", tests=True)
+    """What has a name may be called 2024: where a text is expected, Kubernetes refuses the number 2024."""
+    names = {
+        "evict": {"namespaces": ["161803"]},
+        "fullnameOverride": "141421",
+        "serviceAccount": {"name": "173205"},
+        "priorityClass": {"name": "223606", "resourceQuota": {"create": True}},
+        "nvml": {"runtimeClass": "264575"},
+        "web": {"secretName": "331662"},
+    }
+    shown = text(variant(name), written(tmp_path, names), release="271828", namespace="314159", tests=True)
     found = [one for made in chart.objects(shown) for one in leaves(made)]
-    assert "314159" in found
-    assert not {161803, 271828, 314159} & {one for one in found if isinstance(one, int)}
+    assert {"314159", "173205", "223606", "331662"} <= {*found}
+    assert not [one for one in found if isinstance(one, int) and one > 100_000]
 
 
 def leaves(value: Any) -> Iterator[Any]:
