@@ -94,7 +94,7 @@ class Devices(str):
 
 RECORDED = "recorded:"
 _SYSTEMS = re.compile(r"[a-z0-9-]+(?:, ?[a-z0-9-]+)*")
-_BYTES = re.compile(r"([0-9]+|([0-9]+[.]?[0-9]*|[.][0-9]+)([kMGTPE]|[KMGTPE]i|[eE][+]?[0-9]+))")
+_BYTES = re.compile(r"([0-9]+([eE][+]?[0-9]+)?|([0-9]+[.]?[0-9]*|[.][0-9]+)([kMGTPE]|[KMGTPE]i))")
 """Quantities of whole bytes, or of a multiple of them; the chart has the same form."""
 _RATE = re.compile(r"\d{1,6}/\S+", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>\d{1,5})", re.ASCII)

@@ -175,6 +175,7 @@ def test_a_full_file_is_read() -> None:
         ),
         ("policy: {grace: 120}", 'config.yaml: policy.grace: expected a duration such as "2m", got 120'),
         ("policy: {tolerance: {bytes: 1 GB}}", 'policy.tolerance.bytes: expected bytes as a quantity such as "256Mi"'),
+        ("policy: {tolerance: {bytes: '1.5e0'}}", "policy.tolerance.bytes: expected bytes as a quantity"),
         (
             "policy: {budgets: {node: 3}}",
             'policy.budgets.node: expected a number of actions and a duration such as "3/10m"',

@@ -8,6 +8,7 @@ daemon has not is refused by the chart, a key that it has is not.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -22,6 +23,7 @@ from exporter.config import Config
 from exporter.config.arguments import Arguments
 from exporter.config.loading import combine
 from exporter.config.schema import found_at
+from exporter.config.values import Bytes, decode
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = plain_yaml.load((CHART / "values.yaml").read_text())
@@ -87,3 +89,23 @@ def test_each_value_is_in_the_schema() -> None:
 def test_a_variant_keeps_to_the_schema(name: str) -> None:
     """Laid over the defaults, as Helm does it."""
     validate(over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)
+
+
+BYTES = {
+    "256Mi": 256 * 2**20, "0.5Gi": 2**29, ".5M": 500_000, "1.k": 1000, "1E": 10**18, "1Ei": 2**60,
+    "5000": 5000, "1e3": 1000, "2E+3": 2000,
+}  # fmt: skip
+NO_BYTES = ("0.5", "512m", "1.5e0", "0.5e0", ".5E1", "1.e3", "1e-3", "1e", "-1Ki", "+1Ki", "256MB")
+
+
+@pytest.mark.parametrize(("text", "number"), (BYTES | dict.fromkeys(NO_BYTES)).items())
+def test_the_chart_takes_the_bytes_that_the_daemon_takes(text: str, number: int | None) -> None:
+    """Whole bytes, or a unit: a part of a byte, or a part of a power of ten, is a typing error to both."""
+    helpers = (CHART / "templates" / "_helpers.tpl").read_text()
+    (form,) = re.findall(r"config\.policy\.tolerance\..* form: '([^']+)'", helpers)
+    assert (re.search(form, text) is not None) == (number is not None)
+    if number is None:
+        with pytest.raises(ValueError, match="not bytes"):
+            decode(Bytes, text)
+    else:
+        assert decode(Bytes, text) == number

@@ -193,7 +193,7 @@ annotations: {{- toYaml . | nindent 2 }}
 - {key: prometheusRule.runbookUrl, form: '^(https?://[^\s"]+/)?$', expected: 'an address that ends with /, such as https://git.example/gpusteward/blob/main/'}
 - {key: prometheusRule.grafanaUrl, form: '^(https?://[^\s"]+)?$', expected: an address such as https://grafana.my.org}
 {{- range list "bytes" "per_process" }}
-- {key: config.policy.tolerance.{{ . }}, form: '^([0-9]+|([0-9]+[.]?[0-9]*|[.][0-9]+)([kMGTPE]|[KMGTPE]i|[eE][+]?[0-9]+))$', expected: bytes as a quantity such as 256Mi}
+- {key: config.policy.tolerance.{{ . }}, form: '^([0-9]+([eE][+]?[0-9]+)?|([0-9]+[.]?[0-9]*|[.][0-9]+)([kMGTPE]|[KMGTPE]i))$', expected: bytes as a quantity such as 256Mi}
 {{- end }}
 {{- end -}}
 
