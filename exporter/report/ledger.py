@@ -158,12 +158,24 @@ class Ledger:
         A device that was not there while its node had samples is not missing: its GPU was replaced, or cut into other
         MIG instances.
         """
+        node = self.spans.get(place.node)
+        if node is None:
+            return 0.0
+        gap = max(0.0, node.within(part.start, part.end) - part.alive.get(place.node, 0.0))
+        # A GPU that changed its mode had one at a time in the node's gap. First comes the one of which less is missing.
+        modes = place.whole, place.part(SLICED)
+        first = min(modes, key=lambda mode: self._without(part, mode))
+        if bool(first.instance) != bool(place.instance):
+            gap = max(0.0, gap - self._without(part, first))
+        return part.present.get(place, 0.0) + min(self._without(part, place), gap)
+
+    def _without(self, part: Part, place: Place) -> float:
+        """Return the seconds without samples of a device in a part of the window, within its life."""
         life, node = self.lives.get(place.nameless), self.spans.get(place.node)
         if life is None or node is None:
             return 0.0
-        gap = max(0.0, node.within(part.start, part.end) - part.alive.get(place.node, 0.0))
         seconds = life.within(max(part.start, node.first), min(part.end, node.last))
-        return min(seconds, part.present.get(place, 0.0) + gap)
+        return seconds - part.present.get(place, 0.0)
 
     def missing(self, place: Place) -> tuple[float, float]:
         """

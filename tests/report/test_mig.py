@@ -36,6 +36,28 @@ def test_a_gpu_that_was_replaced_or_cut_into_instances_is_not_missing(serve: Ser
     assert found["total"]["gpu_hours"] == pytest.approx(2 * 48, rel=CLOSE)
 
 
+@pytest.mark.parametrize(("inner", "outer"), [(HALF, GPU), (GPU, HALF)], ids=["cut", "whole"])
+@pytest.mark.parametrize("gap", [range(18, 24), range(2, 7)], ids=["between", "before"])
+def test_a_gpu_that_changes_its_mode_and_back_counts_once_in_a_gap(
+    serve: Serve, inner: Device, outer: Device, gap: range
+) -> None:
+    """It is whole before hour 8 and after hour 36, and cut between them, or the other way round."""
+    first, last = START + 8 * HOUR, START + 36 * HOUR
+    modes = (
+        replace(outer, until=first),
+        replace(inner, since=first + STEP, until=last),
+        replace(outer, since=last + STEP),
+    )
+    dead = range(START + gap.start * HOUR, START + gap.stop * HOUR)
+    with serve(chain.from_iterable(week.samples([replace(mode, dead=dead)]) for mode in modes)) as report:
+        found = report.json()
+    row = rows(found)
+    cut = sum((8 <= hour < 36) is (inner is HALF) for hour in range(48) if hour not in gap)
+    assert row["(no MIG instance)"]["gpu_hours"] == pytest.approx(cut / 2, abs=0.5)
+    assert row["(unknown)"]["gpu_hours"] == pytest.approx(len(gap), abs=0.5)
+    assert found["total"]["gpu_hours"] == pytest.approx(48, rel=CLOSE)
+
+
 def test_what_no_instance_covers_has_a_price(serve: Serve, tmp_path: Path) -> None:
     """The rows add up to the price of the fleet, in JSON, CSV and text; no row of the CSV is a sum of others."""
     prices = tmp_path / "prices.yaml"
