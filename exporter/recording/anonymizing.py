@@ -38,7 +38,7 @@ from exporter.model import (
     PodUid,
 )
 from exporter.recording.answers import HostRead
-from exporter.recording.keeping import Keeping, read
+from exporter.recording.keeping import BESIDE, Keeping, read
 from exporter.recording.lines import Header
 
 if TYPE_CHECKING:
@@ -137,11 +137,13 @@ class Pseudonyms:
         containers: dict[PodUid, list[str]] = defaultdict(list)
         for container in kept.containers:
             containers[container.pod_uid].append(container.name)
+        for uid, declared in kept.declared.items():  # the status of a new or ended pod lists none
+            containers[uid] += (container.name for container in declared.containers)
         texts = replace(
             kept,
             pods={uid: self._texts(pod, self._own(pod, pod, containers[uid])) for uid, pod in kept.pods.items()},
             declared={
-                uid: self._texts(pod, self._own(pod, kept.pods.get(uid), (each.name for each in pod.containers)))
+                uid: self._texts(pod, self._own(pod, kept.pods.get(uid), containers[uid]))
                 for uid, pod in kept.declared.items()
             },
             node=kept.node and replace(kept.node, labels=self._of_node(kept.node.labels)),
@@ -239,6 +241,8 @@ class Pseudonyms:
         """Replace own names within a text that is read. Of another one, all is replaced, unless it is compared with."""
         if key in QUEUES:
             return self.name("queue", text)
+        if key in BESIDE:
+            return self.name("container", text)
         if not read(self._keeping.amounts, {key: ""}):
             return self._word(text, own)
 

@@ -38,7 +38,7 @@ RELATED = (
 )
 """Others of these families, which a later version may read."""
 BESIDE = ("gpu-fraction-container-name",)
-"""Annotations that a decoder (KAI's) reads in addition to the text of its row."""
+"""Annotations that a decoder (KAI's) reads in addition to the text of its row: the name of a container."""
 _Pod = TypeVar("_Pod", Pod, DeclaredPod)
 
 
@@ -56,7 +56,7 @@ class Keeping:
     """Dotted paths in the configuration of a claim."""
     of_containers: tuple[str, ...] = ()
     """Those of `pod_annotations` whose `*` stands for the name of a container."""
-    amounts: tuple[str, ...] = (*BESIDE, GRACE)
+    amounts: tuple[str, ...] = (GRACE,)
     """The keys whose text is read. Of other keys, only their presence or one of `values` counts."""
     namespaces: frozenset[str] = frozenset()
     """Namespaces in which a system's reservation pods are known."""
@@ -105,7 +105,7 @@ class Keeping:
             env=_unique(keys(Mechanism.ENV), *(system.bypass_env for system in catalogue)),
             parameters=_unique(keys(Mechanism.CLAIM_CONFIG)),
             of_containers=_unique(row.key for row in rows if row.star is Star.CONTAINER),
-            amounts=_unique(BESIDE, (GRACE,), keys(Mechanism.ANNOTATION), keys(Mechanism.LABEL)),
+            amounts=_unique((GRACE,), keys(Mechanism.ANNOTATION), keys(Mechanism.LABEL)),
             namespaces=frozenset(name for reservation in reservations for name in reservation.namespaces),
             values=frozenset(filter(None, values)),
         )

@@ -43,7 +43,7 @@ def texts(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("before", ["", "kube-", "gpu-operator.", "system-node-critical-"])
 def test_no_tenant_and_no_operator_is_named(before: str) -> None:
-    """Whatever name a label, annotation or fault has, also one like a system's, it is not in the file."""
+    """A pod's own names in texts, and whatever name a fault has, also one like a system's, are not in the file."""
     pod, workload, queue, priority, own, claim, pool, *written = (f"{before}acme-{number}" for number in range(12))
     whole = Inventory(
         pods={
@@ -68,6 +68,22 @@ def test_no_tenant_and_no_operator_is_named(before: str) -> None:
     names = Pseudonyms(b"salt", KEEPING)
     elsewhere = HostSample(faults=(Fault("host", "pods_elsewhere", written[4], written[4]),))
     assert "acme" not in str(names.inventory(whole)) + str(names.host(HostRead(frozenset(), elsewhere)))
+
+
+@pytest.mark.parametrize("named", ["acme-main", "acme-mian"])
+def test_a_container_is_not_named_either_before_it_starts(named: str) -> None:
+    """The status of a new pod lists no containers. Its annotation may also name one that the pod does not have."""
+    written = {"gpu-fraction": "0.5", "gpu-fraction-container-name": named, "nvidia.com/real-allocated": "acme-main[]"}
+    whole = Inventory(
+        pods={UID: Pod(UID, "team", "train", annotations=written)},
+        declared={UID: DeclaredPod(UID, "team", "train", {}, written, (DeclaredContainer("acme-main"),))},
+    )
+    found = Pseudonyms(b"salt", KEEPING).inventory(whole)
+    ((pod,), (declared,)) = found.pods.values(), found.declared.values()
+    (container,) = declared.containers
+    assert "acme" not in str(found) and pod.annotations == declared.annotations
+    assert declared.annotations["nvidia.com/real-allocated"] == f"{container.name}[]"
+    assert (declared.annotations["gpu-fraction-container-name"] == container.name) is (named == "acme-main")
 
 
 def test_a_key_of_a_format_is_no_name() -> None:
