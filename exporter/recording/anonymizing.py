@@ -247,8 +247,10 @@ class Pseudonyms:
             return self._word(text, own)
 
         def word(found: re.Match[str]) -> str:
-            in_json = found.string.startswith('":', found.end())  # a key of the format, and no container of this name
-            return found[0] if in_json else own.get(found[0], found[0])
+            # A key of the format is no name, and a number is an amount. Vgpu-manager writes `container[devices]`.
+            in_json, before_devices = (found.string.startswith(mark, found.end()) for mark in ('":', "["))
+            amount = found[0].isdecimal() or found[0] in self._keeping.values
+            return found[0] if in_json or (amount and not before_devices) else own.get(found[0], found[0])
 
         return _WORD.sub(word, text)
 

@@ -86,6 +86,30 @@ def test_a_container_is_not_named_either_before_it_starts(named: str) -> None:
     assert (declared.annotations["gpu-fraction-container-name"] == container.name) is (named == "acme-main")
 
 
+def test_an_amount_that_is_also_a_name_stays() -> None:
+    """Namespace, queue, workload and pod may be called like a number or a mode, and a container like a GPU."""
+    allocated = f"0[0_{gpu(0).uuid}_50_2024]"
+    written = {
+        "gpu-memory": "2024",
+        "gpu-fraction": "1",
+        "hami.io/vgpu-devices-allocated": f"{gpu(0).uuid},mig,4000,8:;",
+        "volcano.sh/gpu-index": "0",
+        GRACE: "8",
+    }
+    texts = written | {"nvidia.com/real-allocated": allocated, "gpu-fraction-container-name": "0"}
+    whole = Inventory(
+        pods={UID: Pod(UID, "2024", "mig", workload="8", queue="4000", annotations=texts)},
+        declared={UID: DeclaredPod(UID, "2024", "1", {}, texts, (DeclaredContainer("0"),))},
+    )
+    found = Pseudonyms(b"salt", KEEPING).inventory(whole)
+    for pod in (*found.pods.values(), *found.declared.values()):
+        assert written.items() <= pod.annotations.items()
+    (declared,) = found.declared.values()
+    (container,) = declared.containers
+    assert container.name != "0" and declared.annotations["gpu-fraction-container-name"] == container.name
+    assert declared.annotations["nvidia.com/real-allocated"] == container.name + allocated[1:], "a name, and no amount"
+
+
 def test_a_key_of_a_format_is_no_name() -> None:
     """Koordinator's text has the key "gpu": a container of that name is renamed, and the text is read as before."""
     allocated = '{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-memory": "4Gi"}}]}'
