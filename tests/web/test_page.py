@@ -297,14 +297,17 @@ async def test_the_state_of_each_container_is_a_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-async def test_the_state_of_a_shared_claim_is_that_of_each_of_its_pods(tmp_path: Path) -> None:
-    """The tooltip names the pod that the action would hit, which may be another one."""
+@pytest.mark.parametrize(("victim", "told"), [("llama-0", "evict llama-0"), (None, "evict")])
+async def test_the_state_of_a_shared_claim_is_that_of_each_of_its_pods(
+    tmp_path: Path, victim: str | None, told: str
+) -> None:
+    """The tooltip names the pod that the action would hit, which may be another one, if it is known."""
     facts = judged()
     now, (llama, anna, *_) = facts["taken_at"], facts["containers"]
     places = ("namespace", "pod", "pod_uid", "uuid", "gpu_instance")
     shares = {"container": "", "claim": "research/shared", "scope": "claim", "memory_bytes": GIB, "problems": []}
     facts["limits"] += [{**{name: each[name] for name in places}, **shares} for each in (llama, anna)]
-    holder = {**llama, "pod_uid": None, "container": "", "container_id": None}
+    holder = {**llama, "pod": victim, "pod_uid": None, "container": "", "container_id": None}
     facts["policy"]["standings"] = [
         standing(holder, "grace", claim="research/shared", due_at=now + 90, next="evict"),
         standing(holder, "due", claim="research/another"),
@@ -314,7 +317,7 @@ async def test_the_state_of_a_shared_claim_is_that_of_each_of_its_pods(tmp_path:
     rows = ("research/llama-0 / main", "notebooks/anna / main", "notebooks/anna / sidecar")
     for row in rows:
         assert re.search(rf"{row} GPU 0 [^/]* grace 90 s", words(drawing)), row
-    assert drawing.count("Next: evict llama-0, in 90 s at the earliest.") == len(rows)
+    assert drawing.count(f"Next: {told}, in 90 s at the earliest.") == len(rows)
 
 
 @pytest.mark.browser
