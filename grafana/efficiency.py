@@ -32,7 +32,7 @@ BOARD = Board(
         .about("Allocated, while the driver reports no use of the SMs.")
         .query(e.UNKNOWN_HOURS),
         stat("Declared memory not needed", "percentunit")
-        .about("Share of the declared limits, over time, that their holders did not use.")
+        .about("Share of the declared limits, over time, that their holders did not use, where their use is known.")
         .query(e.NOT_NEEDED),
         shared.IDLE,
         lines("GPUs allocated, used and idle", width=24)
