@@ -102,10 +102,9 @@ def test_an_amount_that_is_also_a_name_stays() -> None:
         declared={UID: DeclaredPod(UID, "2024", "1", {}, texts, (DeclaredContainer("0"),))},
     )
     found = Pseudonyms(b"salt", KEEPING).inventory(whole)
-    for pod in (*found.pods.values(), *found.declared.values()):
-        assert written.items() <= pod.annotations.items()
-    (declared,) = found.declared.values()
+    ((pod,), (declared,)) = found.pods.values(), found.declared.values()
     (container,) = declared.containers
+    assert written.items() <= pod.annotations.items() & declared.annotations.items()
     assert container.name != "0" and declared.annotations["gpu-fraction-container-name"] == container.name
     assert declared.annotations["nvidia.com/real-allocated"] == container.name + allocated[1:], "a name, and no amount"
 
