@@ -11,7 +11,7 @@ owner above its limit has nothing left. Owners that have ended, or are being del
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from enforcer.policy.limit_holders import Case
 from exporter.model import ContainerKind, DeviceKey, PodUid, Scope, Snapshot
@@ -54,6 +54,11 @@ def entitlements(cases: Iterable[Case], snapshot: Snapshot) -> Mapping[tuple[Dev
     """Find what each owner may hold of each device, by device and owner (the pod's UID or the claim's name)."""
     sharers = _sharers(snapshot)
     known = known_bytes(snapshot)
+    unnamed = {
+        (usage.device, usage.subject.pod_uid): usage.memory_used or 0
+        for usage in snapshot.usages
+        if not usage.subject.container
+    }
     partial = {device.key for device in snapshot.devices if device.account.partial}
     living = {uid for uid, pod in snapshot.pods.items() if not pod.terminating and pod.phase not in HAS_ENDED}
     owners: dict[tuple[DeviceKey, str], _Limits] = defaultdict(_Limits)
@@ -83,7 +88,9 @@ def entitlements(cases: Iterable[Case], snapshot: Snapshot) -> Mapping[tuple[Dev
             continue  # the claim stands for it
         pods = sharers[device, owner] if (device, owner) in sharers else frozenset({PodUid(owner)})
         held = sum(known.get((device, uid), 0) for uid in pods)
-        entitlement = _entitlement(limits, pods, held, partial=device in partial)
+        entitlement = _entitlement(
+            limits, pods, held, unnamed.get((device, PodUid(owner)), 0), partial=device in partial
+        )
         if entitlement is not None:
             result[device, owner] = entitlement
     return result
@@ -106,15 +113,28 @@ def _sharers(snapshot: Snapshot) -> Mapping[tuple[DeviceKey, str], frozenset[Pod
     return {key: frozenset(uids) for key, uids in pods.items()}
 
 
-def _entitlement(limits: _Limits, pods: frozenset[PodUid], held: int, *, partial: bool) -> Entitlement | None:
-    """Make one owner's entitlement. `held`: bytes that its pods are known to hold."""
+def _entitlement(
+    limits: _Limits, pods: frozenset[PodUid], held: int, unnamed: int, *, partial: bool
+) -> Entitlement | None:
+    """
+    Make one owner's entitlement.
+
+    Args:
+        limits: of the owner.
+        pods: the owner, or the pods that share it.
+        held: bytes that they are known to hold.
+        unnamed: the bytes of these of which it is not known which container of the pod holds them.
+        partial: the lists do not show all of the device.
+
+    """
     amounts = [
         _sum(pods, ([case] for case in cases), held, partial=partial)
         for cases in (limits.of_pod, list(limits.claims.values()))
         if cases
     ]
     if not amounts and limits.containers:
-        amounts = [_sum(pods, limits.containers.values(), None, partial=partial)]
+        each = _sum(pods, limits.containers.values(), None, partial=partial)
+        amounts = [replace(each, unmeasured=max(0, each.unmeasured - unnamed))]
     if len(amounts) <= 1:
         return amounts[0] if amounts else None
     left = min(amount.owed + amount.unmeasured for amount in amounts)

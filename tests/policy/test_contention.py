@@ -5,7 +5,7 @@ GREEDY with 70 of 80 GiB (limit 8) comes in, with neighbours of each kind. The s
 justifies an action.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -27,13 +27,23 @@ def short(
     greedy: Actor = GREEDY,
     deleted: Mapping[PodUid, float] | None = None,
     ended: Mapping[tuple[DeviceKey, PodUid], Ended] | None = None,
+    with_pod: Collection[Actor] = (),
     **world: object,
 ) -> float:
-    """The GiB that the neighbours of `greedy` are short of; 0 where that is nothing."""
-    seen = snapshot([greedy, *others], BEGIN, **world)  # type: ignore[arg-type]
+    """The GiB that the neighbours of `greedy` are short of; 0 where that is nothing. `with_pod`: see `Usage`."""
+    actors = [greedy, *others]
+    seen = snapshot(actors, BEGIN, **world)  # type: ignore[arg-type]
+    usages = (replace(one, with_pod=actor in with_pod) for actor, one in zip(actors, seen.usages, strict=True))
+    seen = replace(seen, usages=tuple(usages))
     known = cases(seen)
     lacking = needs(known, seen, ended or {}, deleted or {}, BEGIN)
     return max(0, shortage(_of(greedy, known), lacking)) / GIB
+
+
+def _sandboxed(*containers: Actor) -> list[Actor]:
+    """Let a pod hold what its first container says; of which container that is, is not known."""
+    whole = replace(containers[0], container="", limit=None)
+    return [whole, *(replace(container, used=None) for container in containers)]
 
 
 def _of(actor: Actor, known: tuple[Case, ...]) -> Case:
@@ -154,6 +164,15 @@ def test_memory_of_ended_and_of_host_processes_is_explained() -> None:
         made = replace(seen, devices=(replace(device, account=account),))
         known = cases(made)
         assert shortage(_of(GREEDY, known), needs(known, made, {}, {}, BEGIN)) == 10 * GIB
+
+
+@pytest.mark.parametrize(("limits", "expected"), [((12,), 2), ((8, 4), 2), ((4, 4), 0), ((12, 8), 10)])
+def test_a_sandboxed_neighbour_needs_its_limits_less_what_the_pod_holds(limits: tuple[int, ...], expected: int) -> None:
+    """Its processes have no container: the pod's 8 GiB count once against the limits of all its containers."""
+    pod = _sandboxed(
+        *(Actor("n-1", 8 * GIB, limit=limit * GIB, container=f"c-{limit}-{n}") for n, limit in enumerate(limits))
+    )
+    assert short(*pod, with_pod=set(pod[1:])) == expected
 
 
 def test_a_pod_with_a_limit_of_its_own_and_one_of_its_claim_may_take_the_smaller() -> None:
