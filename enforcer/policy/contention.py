@@ -18,7 +18,7 @@ from enforcer.policy.abnormal_ends import Table, still_short
 from enforcer.policy.entitlements import entitlements, known_bytes
 from enforcer.policy.limit_holders import Case
 from enforcer.policy.usage_bounds import listed
-from exporter.model import DeviceKey, PodUid, Snapshot
+from exporter.model import DeviceKey, PodUid, Snapshot, summands
 
 TO_END = 60.0
 """Seconds beyond a pod's own grace for which its memory counts as free while the pod is being deleted."""
@@ -137,7 +137,7 @@ def _free_soon(
     for (device, uid), amount in known_bytes(snapshot).items():
         if uid in going and (need := by_device.get(device)) is not None:
             need.free += amount
-    for usage in snapshot.usages:
+    for usage in summands(snapshot.usages):
         need = by_device.get(usage.device)
         open_ = usage.memory_used is None or usage.device in partial
         if need is not None and open_ and usage.subject.pod_uid in going:

@@ -283,6 +283,16 @@ def test_a_deleted_pod_that_is_partly_listed_may_hold_what_is_unexplained_beside
     assert short(going, greedy=seen, hidden=hidden, partial=True, ended=gone) == 40 - 12 - 2 - 6
 
 
+def test_a_deleted_sandboxed_pod_frees_what_it_holds_and_no_more() -> None:
+    """It is known what the whole pod holds: a tenant whose sandboxes end one by one hides no shortage by them."""
+    going, waits = (
+        _sandboxed(Actor("going-1", GIB, limit=4 * GIB, facts=DELETED)),
+        Actor("n-1", 2 * GIB, limit=14 * GIB),
+    )
+    seen, hidden = replace(GREEDY, used=60 * GIB), {0: 12 * GIB}
+    assert short(waits, *going, greedy=seen, hidden=hidden, with_pod={going[1]}) == 12 - 5 - 1
+
+
 # --- neighbours that ended abnormally ---
 
 
