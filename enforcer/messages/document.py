@@ -146,6 +146,7 @@ def _action(action: Action, offset: float) -> Json:
     return {
         "action": action.rung,
         **_holder(action),
+        "pod_uid": action.pod_uid,
         **_device(action),
         "workload_kind": action.workload[1],
         "workload": action.workload[2],

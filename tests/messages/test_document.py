@@ -162,6 +162,18 @@ def test_actions_rehearsals_and_refusals_are_told_apart() -> None:
     assert (refused["kind"], refused["reason"], refused["state"]) == ("refusal", "no_consent", "held")
 
 
+def test_an_action_on_a_pod_of_a_shared_claim_names_its_uid() -> None:
+    """The record outlives the pod, and another pod of its name may follow. The state of the claim names none."""
+    sharers = [
+        replace(GREEDY, pod=f"rank-{n}", used=(30 - n) * GIB, scope="claim", claim="team/shared") for n in (0, 1)
+    ]
+    play, tally = played(28, *sharers, MEEK)
+    (found,) = (plain(document.decision(decided)) for decided in tally.recent)
+    assert (found["kind"], found["pod"], found["pod_uid"]) == ("dry_run", "rank-0", sharers[0].pod_uid)
+    (state,) = [one for one in play.verdicts[-1].standings if one.claim]
+    assert plain(document.standing(state, OFFSET, WALL))["pod_uid"] is None
+
+
 def test_the_summary_is_complete() -> None:
     """Mode, breakers, budgets, states, and what was decided of late."""
     play, tally = played(28)
