@@ -3,7 +3,8 @@ Seconds for which containers stood still because the driver had taken their queu
 
 What comes in: placed entries, some of them with the seconds of this since their process began. What goes out: the sum
 by container and device since each process was first seen. Containers have the names of their labels, because their
-counters have: one that restarts, or whose pod is made anew, continues its sum.
+counters have: one that restarts, or whose pod is made anew, continues its sum. A round in which no pod has the name
+ends it.
 
 The rule: **a counter never falls, and never counts twice.** The seconds of a process at its first sight are not
 counted: a restart of the daemon must not look like an eviction. Later seconds stay counted after the process has ended.
@@ -66,15 +67,15 @@ def advance(before: Evictions, attributed: Attributed, names: Names, now: float,
         attributed: the round's entries.
         names: of pods and containers.
         now: monotonic seconds.
-        live: containers without a name do not exist any more, and are forgotten.
+        live: pods without a name do not exist any more, and are forgotten.
     """
     if attributed.placed is None:
         return before
     readings = {entry: last for entry, last in before.readings.items() if now - last.at <= KEPT}
     totals = dict(before.totals)
     if totals and live:
-        there = {_holder(names, container.pod_uid, container.name) for container in names.containers.values()}
-        totals = {entry: total for entry, total in totals.items() if entry[0] in there}
+        there = {(pod.namespace, pod.name) for pod in names.pods.values()}
+        totals = {entry: total for entry, total in totals.items() if entry[0][:2] in there}
     for placed in attributed.placed:
         seconds, device = placed.process.evicted, placed.process.device
         if seconds is None or placed.key is None or placed.subject is None:

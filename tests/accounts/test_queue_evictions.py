@@ -143,10 +143,23 @@ def test_the_next_one_of_a_name_continues_its_count(pod: PodUid) -> None:
     assert exposed == [100.0, 125.0, 125.0, 135.0]
 
 
-def test_a_container_that_is_gone_is_forgotten() -> None:
+def test_a_pod_that_is_made_anew_keeps_its_count_while_its_image_is_pulled() -> None:
+    """The new pod of the name is known at once, and its container has no id for minutes."""
+    new = Subject(PodUid("another"), "main", None)
+    renewed = {new.pod_uid: Pod(new.pod_uid, "team", "pod-a")}
+    found = after(attributed(told(1, 0.0)), attributed(told(1, 100.0)))
+    known = names(new, pods=renewed)
+    (usage,) = advance(found, attributed(), known, NOW).of([Usage(new, DEVICE, 1)], known)
+    assert usage.evicted == 100.0
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
     """So is a device: under its id another may come."""
     found = after(attributed(told(1, 1.0), told(3, 1.0, B)))
-    assert seconds(advance(found, attributed(), names(B), NOW)) == {(B, DEVICE): 0.0}
+    pods = {B.pod_uid: PODS[B.pod_uid]}
+    assert [holder for holder, _ in advance(found, attributed(), names(B, pods=pods), NOW).totals] == [
+        ("team", "pod-b", "main")
+    ]
     assert found.without({DEVICE}) == Evictions()
     assert found.without({OTHER}) == found
 
