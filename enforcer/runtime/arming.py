@@ -40,7 +40,7 @@ from enforcer.policy.history import Action, History, InFlight, Result
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.admission_watch import AdmissionWatch
 from enforcer.runtime.decider import Decider, read_moment
-from enforcer.runtime.executor import Executor
+from enforcer.runtime.executor import ENDS, Executor
 from enforcer.runtime.fence_upkeep import Fences, look_after
 from enforcer.runtime.hands import Fresh, Hands
 from enforcer.runtime.levels_keeper import LevelsKeeper
@@ -195,7 +195,8 @@ class Arming:
         kept = writer.file.kept
         unfinished = {decision: opened for decision, opened in kept.open.items() if not void(opened)}
         for decision in kept.open.keys() - unfinished.keys():
-            result = Result.UNKNOWN if kept.open[decision].sent else Result.FAILED
+            answer, lost = kept.open[decision].answer, Result.UNKNOWN if kept.open[decision].sent else Result.FAILED
+            result = ENDS.get(answer.heard, lost) if answer is not None else lost
             with suppress(OSError):  # then it is open for the next daemon, and void there, too
                 writer.file.append(Ended(decision, result, "the machine was started anew"))
         history, now = past_of(kept), read_moment()

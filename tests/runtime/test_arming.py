@@ -577,11 +577,13 @@ async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, liv
         ((), "failed"),
         ((Sent(uuid(3)),), "unknown"),
         ((Sent(uuid(3)), Acked(uuid(3), Answer(Heard.ACCEPTED, "SIGTERM was sent"))), "unknown"),
+        ((Sent(uuid(3)), Acked(uuid(3), Answer(Heard.AMBIGUOUS, "no answer"))), "unknown"),
+        ((Sent(uuid(3)), Acked(uuid(3), Answer(Heard.IMPOSSIBLE, "not permitted"))), "impossible"),
     ],
-    ids=["not sent", "perhaps sent", "accepted"],
+    ids=["not sent", "perhaps sent", "accepted", "ambiguous", "a certain no"],
 )
 async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path, then: tuple[Record, ...], result: str) -> None:
-    """The daemon does not look for its process, which has ended. Its budget is spent, unless it was never sent."""
+    """The daemon does not look for its process, which has ended. Its budget is spent, if it may have been killed."""
     stage = Stage(tmp_path, UNHURRIED)
     old: tuple[Record, ...] = (State(), Started(7, "1.0"), intent(3, rung=Rung.KILL), *then)
     stage.journal.write_bytes(Writing(BOOT).write(*old).data)
@@ -590,7 +592,7 @@ async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path, then: tuple[R
         await until(lambda: stage.ended and not stage.reasons)
         assert stage.ended == {uuid(3): result} and not server.seen
     again = journal_file.opened(stage.journal, UNHURRIED)
-    assert [token.workload for token in again.kept.spent] == ([action(3).workload] if then else [])
+    assert [token.workload for token in again.kept.spent] == ([action(3).workload] if result == "unknown" else [])
     again.close()
 
 
