@@ -144,17 +144,16 @@ def _samples() -> tuple[Question, ...]:
 
 
 def _limits() -> tuple[Question, ...]:
-    """Ask what was declared, and what of it was held, at the same moments: those at which the device was read."""
-    read = f"and on ({_DEVICE}) gpusteward_device_memory_total_bytes"
+    """Ask what was declared, and what of it was held, at the same moments: those at which it is known what was held."""
     used = f"max by ({_HOLDER}) (gpusteward_container_memory_used_bytes)"
     declared, held = [], []
     for name, by, amount in (
         ("container", _HOLDER, used),
         ("pod", _ON_DEVICE, f"sum by ({_ON_DEVICE}) ({used})"),
     ):
-        limit = f"(max by ({by}) (gpusteward_{name}_memory_limit_bytes) {read})"
+        limit = f"(max by ({by}) (gpusteward_{name}_memory_limit_bytes) and {amount})"
         declared.append(limit)
-        held.append(f"({amount} < {limit} or ({limit} and {amount}))")
+        held.append(f"({amount} < {limit} or {limit})")
 
     def over_time(terms: list[str]) -> str:
         return f"sum_over_time(({' or '.join(terms)}){_GRID}) * {EVERY}"

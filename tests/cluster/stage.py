@@ -258,11 +258,12 @@ async def in_force(api: Api, account: str, **asked: str) -> None:
 
 
 def held(snapshot: dict[str, Any]) -> dict[tuple[str, str, str], int]:
-    """Read (namespace, pod, GPU) to bytes, without those that hold nothing."""
+    """Read (namespace, pod, GPU) to bytes, without those that hold nothing, or of which it is not known."""
     found: dict[tuple[str, str, str], int] = {}
     for c in snapshot["containers"]:
         key = (c["namespace"], c["pod"], c["uuid"])
-        found[key] = found.get(key, 0) + c["memory_used_bytes"]
+        # Before the kubelet tells of a container, its memory is the pod's alone, and its own is unknown.
+        found[key] = found.get(key, 0) + (c["memory_used_bytes"] or 0)
     return {key: size for key, size in found.items() if size}
 
 

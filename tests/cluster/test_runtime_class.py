@@ -64,4 +64,4 @@ async def test_helm_template_renders_without_a_cluster(api_server: Bed) -> None:
         rendering = api_server.helm(
             "template", "one", str(packed()), f"--set=nvml.access={access}", "--kube-version=1.34"
         )
-        assert "runtimeClassName: nvidia\n" in rendering
+        assert 'runtimeClassName: "nvidia"\n' in rendering

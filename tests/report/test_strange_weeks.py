@@ -122,6 +122,19 @@ def test_memory_that_nobody_could_see_is_not_unused(serve: Serve) -> None:
     assert row["declared_gib_hours"] == pytest.approx(60 * 24, rel=2 * CLOSE)
 
 
+def test_memory_whose_use_is_unknown_is_not_unused(serve: Serve) -> None:
+    """A container that cannot be told apart on the second day has neither a use nor an unused limit there."""
+    made = (
+        sample
+        for sample in week.samples([GPU])
+        if sample[0] != "gpusteward_container_memory_used_bytes" or sample[2] < START + DAY
+    )
+    with serve(made) as report:
+        row = rows(report.json())["team-a"]
+    assert row["unused_share"] == pytest.approx(1 / 3, abs=CLOSE)
+    assert row["declared_gib_hours"] == pytest.approx(60 * 24, rel=2 * CLOSE)
+
+
 def test_all_models_without_a_price_are_named_first(serve: Serve, tmp_path: Path) -> None:
     """One run tells all that is missing in the file."""
     prices = tmp_path / "prices.yaml"
