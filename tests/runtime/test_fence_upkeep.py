@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -96,17 +96,17 @@ class Stage:
         """Say where the cgroup of an actor is."""
         return self.mount / f"kubepods/pod{actor.pod}/{actor.id}"
 
-    async def fenced(self, *actors: Actor, hard: int = 70 * GiB) -> None:
+    async def fenced(self, *, hard: int = 70 * GiB) -> None:
         """Leave a fence on GREEDY behind, in the driver and in the journal, as a daemon that ended in order does."""
         journal = journal_file.opened(self.journal, FENCING)
-        (key,) = (one.key.of_pod(one.limit.pod_uid) for one in self._standings(actors or (GREEDY,)))
+        (key,) = (one.key for one in self._standings())
         journal.append(Fenced(Fence(key, "/" + str(self.leaf(GREEDY).relative_to(self.mount)), hard, None, 8 * GiB)))
         journal.close()
         await self.limits.limit(GPU, str(self.leaf(GREEDY)), hard)
 
-    def _standings(self, actors: Sequence[Actor]) -> Any:
+    def _standings(self) -> Any:
         decider = Decider(FENCING, self.folder / "stop", moment=lambda: Moment(self.now, self.now))
-        decider.hear(snapshot(actors, self.now))
+        decider.hear(snapshot([GREEDY], self.now))
         return decider.judged()
 
     async def a_while(self) -> None:
@@ -179,7 +179,7 @@ class Daemon:
         return next(((state.reason, state.detail) for state in states if state.reason is not None), None)
 
     def next_rung(self, actor: Actor) -> Rung | None:
-        (found,) = (one.rung for one in self.decider.judged() if one.limit.pod_uid == actor.pod_uid)
+        (found,) = (one.rung for one in self.decider.judged() if one.key.pod_uid == actor.pod_uid)
         return found
 
 
@@ -412,20 +412,6 @@ async def test_a_fence_falls_with_its_reason(stage: Stage, rules: Rules, actor: 
         daemon.decider.rules = FENCING
         await daemon.round(GREEDY, MEEK)
         assert daemon.next_rung(GREEDY) is Rung.FENCE
-
-
-async def test_a_fence_of_one_pod_of_a_claim_falls_when_this_pod_is_the_last_one(stage: Stage) -> None:
-    """The limit is the claim's, whichever pods share it."""
-    mine = replace(GREEDY, scope="claim", claim="team/shared")
-    both = mine, replace(mine, pod="partner-1", used=GiB)
-    await stage.fenced(*both)
-    async with running(stage) as daemon:
-        await until(lambda: not daemon.reasons)
-        await daemon.look(*both)
-        assert daemon.next_rung(mine) is Rung.EVICT and await stage.hard() == 70 * GiB
-        await daemon.look(replace(mine, limit=60 * GiB))
-        await until(lambda: stage.unfenced)
-        assert await stage.hard() is None and stage.unfenced == ["it declares a higher limit"]
 
 
 async def test_the_stop_file_takes_fences_down(stage: Stage) -> None:
