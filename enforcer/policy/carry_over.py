@@ -108,7 +108,7 @@ def remembered(
     pods = set[PodUid]()
     if history.tried:
         pods = {key.pod_uid for key in levels} | {judged.case.limit.pod_uid for judged in cases if judged.level}
-    here = {judged.case.pod_key for judged in cases} if history.done else set()
+    here = {judged.case.key for judged in cases} if history.done else set()
     return replace(
         history,
         levels=levels,
@@ -122,7 +122,7 @@ def remembered(
             if (key in here or not _case_gone(key, snapshot))
             and (rung is Rung.FENCE or _excess(levels.get(key.holder)))
         ),
-        fenced=frozenset(key for key in history.fenced if not _owner_gone(key, snapshot)),
+        fenced=frozenset(key for key in history.fenced if not _gone(key.holder, snapshot)),
     )
 
 
@@ -194,14 +194,8 @@ def _gone(key: HolderKey, snapshot: Snapshot) -> bool:
     return key.pod_uid not in snapshot.pods
 
 
-def _owner_gone(key: CaseKey, snapshot: Snapshot) -> bool:
-    """Tell whether the holder does not exist any more, or the pod of a claim that was acted on."""
-    gone = bool(key.pod_uid) and key.pod_uid not in snapshot.pods and snapshot.names_live
-    return gone or _gone(key.holder, snapshot)
-
-
 def _case_gone(key: CaseKey, snapshot: Snapshot) -> bool:
-    if _owner_gone(key, snapshot):
+    if _gone(key.holder, snapshot):
         return True
     known = {each.id for each in snapshot.containers if (each.pod_uid, each.name) == (key.pod_uid, key.container)}
     return snapshot.names_live and bool(known) and not known & {None, key.container_id}

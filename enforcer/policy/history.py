@@ -102,11 +102,6 @@ class Action(Holding):
         return self.limit.pod_uid
 
     @property
-    def pod_key(self) -> CaseKey:
-        """The key with the pod that is acted on, as `Case.pod_key`."""
-        return self.key.of_pod(self.pod_uid)
-
-    @property
     def container_id(self) -> ContainerId | None:
         """The victim's, in this generation; None where the limit is a pod's or a claim's, and the pod is acted on."""
         return self.victim.id if self.victim else None
@@ -329,10 +324,8 @@ class History:
         tried: pods that were tried in vain in their present excess, and when last.
         turns: when a pod of each namespace was last tried in vain.
         retry_next: the next action goes to a pod that was tried before, if there is one.
-        done: steps that are done, or cannot be, so that the next one follows: a fence, or a blocked eviction. The keys
-            name the pod that was acted on.
-        fenced: holders on a device that were fenced, or could not be, in any generation of their containers; keys as
-            those of `done`.
+        done: steps that are done, or cannot be, so that the next one follows: a fence, or a blocked eviction.
+        fenced: holders on a device that were fenced, or could not be, in any generation of their containers.
         in_flight: the action that has begun and is not confirmed; `dry_flight` a dry one.
         ended_at: when the last action was accepted.
         deleted: when each pod was first seen terminating.

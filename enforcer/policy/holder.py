@@ -7,7 +7,7 @@ The rule: a level belongs to a holder: a container's name in one pod, a pod, or 
 restart of the container. A state, an action and a fence belong to a case: one generation of a holder on one device.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.model import ContainerId, DeviceKey, PodUid
@@ -52,15 +52,6 @@ class CaseKey:
     def any_generation(self) -> "CaseKey":
         """The same holder on the same device, in any generation of its container."""
         return CaseKey(self.pod_uid, self.container, ContainerId(""), self.claim, self.uuid, self.gpu_instance)
-
-    @property
-    def any_pod(self) -> "CaseKey":
-        """The same holder on the same device, whichever pods share it: of a claim without a pod."""
-        return self.of_pod(PodUid("")) if self.claim else self
-
-    def of_pod(self, uid: PodUid) -> "CaseKey":
-        """Name the pod that is acted on: each pod that shares a claim has its own steps of the ladder."""
-        return self if self.pod_uid == uid else replace(self, pod_uid=uid)
 
     @property
     def holder(self) -> HolderKey:

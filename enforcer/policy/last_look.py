@@ -109,13 +109,13 @@ def _justified(
     """Judge the holder anew, as if its own action had not begun."""
     alone = replace(history, dry_flight=None) if action.dry else replace(history, in_flight=None)
     if second:  # SIGTERM began a new level, and with the old one the eviction was forgotten that had been blocked
-        alone = replace(alone, done=alone.done | {(action.pod_key, Rung.EVICT)})
+        alone = replace(alone, done=alone.done | {(action.key, Rung.EVICT)})
     flight = history.in_flight
     mine = flight.token if flight is not None else None
     alone = replace(alone, spent=tuple(token for token in alone.spent if token != mine))
     everything, _ = judge_all(seen, rules, alone, now)
-    judged = next((each for each in everything if each.case.pod_key == action.pod_key), None)
-    if judged is None:
+    judged = next((each for each in everything if each.case.key == action.key), None)
+    if judged is None or judged.case.limit.pod_uid != action.pod_uid:
         return Spared.SUBJECT_GONE
     case = judged.case
     if action.rung is Rung.FENCE and (case.limit.memory or 0) > (action.limit.memory or 0):

@@ -55,11 +55,6 @@ class Case:
     clients: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def pod_key(self) -> CaseKey:
-        """The key with the pod that is acted on: steps of the ladder are behind a pod, not behind a claim."""
-        return self.key.of_pod(self.limit.pod_uid)
-
-    @property
     def used(self) -> int | None:
         """The bytes that are certain; None where nothing is known."""
         return None if self.unknown is not None else self.low

@@ -32,14 +32,14 @@ def next_step(
     A pod that was deleted long ago can only be killed. A step that this node lacks for good is passed over, if another
     one follows. An eviction that was blocked is repeated where no kill can follow it.
     """
-    kills, evicted = Rung.KILL in ladder, (case.pod_key, Rung.EVICT) in done
+    kills = Rung.KILL in ladder
     lacking: list[MissingStep] = []
     for rung in ladder:
         if rung is Rung.NOTIFY or _behind(case, rung, rules, done):
             continue
         if kills and rung is not Rung.KILL and deleted_for is not None and deleted_for >= DELETION:
             continue
-        if rung is Rung.KILL and deleted_for is None and Rung.EVICT in ladder and not evicted:
+        if rung is Rung.KILL and deleted_for is None and Rung.EVICT in ladder and (case.key, Rung.EVICT) not in done:
             continue
         why = rules.lacks(rung)
         if why is None:
@@ -52,7 +52,7 @@ def next_step(
 
 def _behind(case: Case, rung: Rung, rules: Rules, done: Done) -> bool:
     """Tell whether a step was carried out, or was blocked so that a kill follows."""
-    if (case.pod_key, rung) not in done:
+    if (case.key, rung) not in done:
         return False
     killed = Rung.KILL in rules.ladder and rules.lacks(Rung.KILL) is None and case.kind not in _ENDS_WITH_THE_POD
     return rung is not Rung.EVICT or killed

@@ -115,7 +115,7 @@ def _accepted(ended: History, flight: InFlight, now: Moment) -> History:
 
 def _fenced(history: History, action: Action) -> History:
     """Note that the step `fence` is behind this generation of the container, and may be left out for later ones."""
-    done, fenced = history.done | {(action.pod_key, Rung.FENCE)}, history.fenced | {action.pod_key.any_generation}
+    done, fenced = history.done | {(action.key, Rung.FENCE)}, history.fenced | {action.key.any_generation}
     return replace(history, done=done, fenced=fenced)
 
 
@@ -128,9 +128,9 @@ def _waits(ended: History, action: Action, result: Result, now: Moment, detail: 
             # A container that the driver cannot fence goes on up the ladder: odd cgroups must not be a shield.
             return _fenced(ended, action)
         # A container that cannot be killed: the eviction is requested again.
-        ended = replace(ended, done=ended.done - {(action.pod_key, Rung.EVICT)})
+        ended = replace(ended, done=ended.done - {(action.key, Rung.EVICT)})
     if result is Result.BLOCKED and action.rung is Rung.EVICT and _kills(ended):
-        return replace(ended, done=ended.done | {(action.pod_key, Rung.EVICT)})
+        return replace(ended, done=ended.done | {(action.key, Rung.EVICT)})
     reason = _BACKS_OFF.get(result)
     if reason is not None:
         return holds.backed_off(ended, pod, reason, now, detail)

@@ -129,7 +129,7 @@ class Protection:
             deleted_for: seconds since the pod was first seen terminating.
 
         """
-        if fenced and case.pod_key.any_generation in fenced:
+        if fenced and case.key.any_generation in fenced:
             beyond = self._permission(case, self._beyond_fence, done, deleted_for)
             if beyond.held in _PASSES:
                 return beyond

@@ -113,10 +113,10 @@ async def look_after(fencing: Fencing, decider: Decider) -> None:
     rules, snapshot = decider.in_force(), decider.heard
     if snapshot is None:
         return
-    standings = {standing.key.any_pod: standing for standing in decider.judged()}
+    standings = {standing.key: standing for standing in decider.judged()}
     gone = await fencing.keep(
         lambda fence: fallen(fence, standings, snapshot, rules),
-        lambda key: standings[key.any_pod].used if key.any_pod in standings else None,
+        lambda key: standings[key].used if key in standings else None,
     )
     if gone:
         decider.unfence(gone)

@@ -369,19 +369,6 @@ async def test_the_limit_of_a_pod_fences_the_container_that_alone_uses_the_devic
     assert await stage.keep("it declares no limit") == {whole: True}
 
 
-async def test_the_limit_of_a_claim_fences_a_container_of_each_pod_that_shares_it(stage: Stage) -> None:
-    """The fence of one pod's container stands for no other pod's."""
-    claim = replace(stage.key, pod_uid=PodUid(""), container="", container_id=ContainerId(""), claim="team/shared")
-    action = replace(stage.action(), key=claim, largest=Target("main", ContainerId(MAIN)))
-    assert (await stage.fencing.act(action, DECISION)).heard is Heard.ACCEPTED
-    mine = claim.of_pod(PodUid(POD))
-    assert [(fence.key, fence.fenced) for fence in stage.kept.values()] == [(mine, "main")]
-    assert await stage.fencing.ended(action) is True
-    other = replace(action, limit=replace(action.limit, pod_uid=PodUid("other")))
-    assert await stage.fencing.ended(other) is False
-    assert await stage.keep("it declares no limit") == {mine: True}
-
-
 async def test_what_no_driver_could_limit_is_not_tried(stage: Stage) -> None:
     """A MIG instance, and a limit of a pod that names no container."""
     instance = stage.action(device=DeviceKey(GpuUuid(stage.ground.gpu), 1))

@@ -229,13 +229,3 @@ def test_a_fence_falls_with_its_reason_and_stands_in_doubt(
     """Mode, ladder, limit, exemption, namespace: each ends it; what is not known, or passes by itself, does not."""
     standings = {} if known is None else {KEY: known}
     assert fallen(FENCE, standings, snapshot, rules) == why
-
-
-@pytest.mark.parametrize("pod", [POD, ""], ids=["this version's", "an earlier version's"])
-def test_a_fence_of_one_pod_falls_with_the_limit_of_its_claim(pod: str) -> None:
-    """Whichever pods share the claim now, and whichever of them holds most."""
-    claim = CaseKey(PodUid(""), "", ContainerId(""), "team/shared", "GPU-0")
-    fence = structs.replace(FENCE, key=claim.of_pod(PodUid(pod)), container="main")
-    assert fallen(fence, {claim: standing(key=claim)}, SEEN, FENCING) is None
-    higher = standing(key=claim, limit=replace(DECLARED, memory=9 * GIB))
-    assert fallen(fence, {claim: higher}, SEEN, FENCING) == "it declares a higher limit"

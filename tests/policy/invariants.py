@@ -19,7 +19,7 @@ the facts of `policy.facts`. What it demands is necessary for an action, not suf
     identity   the pod and the container exist now, under these names
     protected  nothing that an operator or an administrator wrote protects it
     allowed    mode, consent, sharing and kind of the container permit this step
-    ladder     the gentler steps were done before, to this pod
+    ladder     the gentler steps were done before
     alone      no other action is in flight, and spacing and the pauses after vain requests have passed
     budgets    tokens are left for the node and the namespace, and the workload's back-off has passed
     held       the pod, its namespace and the node are not held by an answer of the API server
@@ -243,7 +243,7 @@ class Watch:
                     tally.ended()
                     tally.status = UNKNOWN
             if action.rung is Rung.FENCE:
-                self.done.add((action.pod_key, Rung.FENCE))
+                self.done.add((action.key, Rung.FENCE))
             return
         token.kept = False
         if step.ended is not Result.ABANDONED:  # nothing was asked of the API server
@@ -253,7 +253,7 @@ class Watch:
         kills = self.ours is not None and self.ours[0].kill_when_blocked
         blocked = action.rung is Rung.EVICT and step.ended is Result.BLOCKED and kills
         if fenced or blocked:
-            self.done.add((action.pod_key, action.rung))
+            self.done.add((action.key, action.rung))
         elif step.ended is Result.UNAUTHORIZED:
             self.waits["node", ""] = at + 60.0
         elif step.ended in BACKS_OFF:
@@ -555,11 +555,11 @@ class Watch:
         if rung not in ladder or rung is Rung.NOTIFY:
             yield f"{rung} is not a step of the ladder"
         stuck = step.snapshot.monotonic - self.deleted.get(action.pod_uid, inf) >= 600.0 - EPSILON
-        evicted = Rung.EVICT not in ladder or (action.pod_key, Rung.EVICT) in self.done
+        evicted = Rung.EVICT not in ladder or (action.key, Rung.EVICT) in self.done
         if rung is Rung.KILL and not stuck and not evicted:
             yield "a kill without a blocked eviction, or a deletion long ago, before it"
-        here = action.pod_key.any_generation
-        fenced = any(key.any_generation == here for key, step in self.done if step is Rung.FENCE)
+        here = action.key.holder, action.key.device
+        fenced = any((key.holder, key.device) == here for key, step in self.done if step is Rung.FENCE)
         if Rung.FENCE in ladder and rung is not Rung.FENCE and not fenced:
             yield "the fence was left out"
 

@@ -241,23 +241,12 @@ _CLAIM_CASE = CaseKey(PodUid(""), "", ContainerId(""), "team/shared", "GPU-0")
         (SEEN, replace(CASE.key, container="", container_id=ContainerId("")), True),
         (replace(SEEN, claims=(Claim("team", "shared"),)), _CLAIM_CASE, True),
         (replace(SEEN, claims=(Claim("team", "other"),)), _CLAIM_CASE, False),
-        (SEEN, _CLAIM_CASE.of_pod(GREEDY.pod_uid), True),
-        (replace(SEEN, pods={}), _CLAIM_CASE.of_pod(GREEDY.pod_uid), False),
-        (replace(SEEN, pods={}, names_live=False), _CLAIM_CASE.of_pod(GREEDY.pod_uid), True),
     ],
 )
 def test_a_round_that_misses_a_case_forgets_no_fence(seen: Snapshot, key: CaseKey, *, kept: bool) -> None:
     """A step is done for one generation: another generation of the container is fenced anew."""
     after = remembered(History(done=frozenset({(key, Rung.FENCE)})), [], {}, seen, UNHURRIED)
     assert after.done == (frozenset({(key, Rung.FENCE)}) if kept else frozenset())
-
-
-@pytest.mark.parametrize("live", [True, False])
-def test_the_fence_of_a_pod_that_shared_a_claim_is_forgotten_with_the_pod(*, live: bool) -> None:
-    """The claim outlives many pods: the history does not grow with them; remembered names forget nothing."""
-    fenced = frozenset({_CLAIM_CASE, _CLAIM_CASE.of_pod(GREEDY.pod_uid), _CLAIM_CASE.of_pod(PodUid("gone"))})
-    after = remembered(History(fenced=fenced), [], {}, replace(SEEN, names_live=live), UNHURRIED)
-    assert after.fenced == (fenced - {_CLAIM_CASE.of_pod(PodUid("gone"))} if live else fenced)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ class Fencing:
             cgroup = await asyncio.to_thread(self._leaves.find, victim)
             if isinstance(cgroup, NoCgroup):
                 return Answer(Heard.GONE if cgroup is NoCgroup.NOT_FOUND else Heard.IMPOSSIBLE, cgroup.value)
-            known = self._register.fences.get(action.pod_key)
+            known = self._register.fences.get(action.key)
             if known is not None and known.cgroup != cgroup:
                 why = f"another container of its pod ({known.fenced}) is fenced for the same limit"
                 return Answer(Heard.IMPOSSIBLE, why)
@@ -98,7 +98,7 @@ class Fencing:
                 )
             limit, used = action.limit.memory or 0, max(action.used, limits.used or 0)
             name = action.largest.container if action.largest and not action.key.container else ""
-            return await self._put(Fence(action.pod_key, cgroup, height(limit, used), None, limit, name))
+            return await self._put(Fence(action.key, cgroup, height(limit, used), None, limit, name))
 
     async def confirmed(self, action: Action) -> bool | None:
         """Look whether the fence is in force; None when the driver does not tell."""
@@ -110,7 +110,7 @@ class Fencing:
 
     async def ended(self, action: Action) -> bool | None:
         """Look whether the fence is in force; None when the driver does not tell."""
-        fence = self._register.fences.get(action.pod_key)
+        fence = self._register.fences.get(action.key)
         if fence is None:
             return False
         try:

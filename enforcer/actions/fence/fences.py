@@ -49,12 +49,12 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     A hard limit of ours that is set in the driver, or is about to be.
 
     Attributes:
-        key: of the limit holder (the container, its pod, or the claim and this pod of it) and the device.
+        key: of the limit holder (the container, or a pod of which only this container uses the device) and the device.
         cgroup: its path in the unified hierarchy, as /proc shows it.
         hard: bytes.
         before: our earlier fence, in force until `hard` is, in bytes; None: there was none.
         limit: the declared limit, bytes.
-        container: the name of the fenced container, where the key is a pod's or a claim's.
+        container: the name of the fenced container, where the key is a pod's.
 
     """
 
@@ -133,13 +133,13 @@ def ours(fence: Fence | None, limits: CgroupLimits) -> bool:
 
 
 def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapshot, rules: Rules) -> str | None:
-    """Return why a fence is to be removed, as a message; None: it stays, also in doubt. `standings`: by `any_pod`."""
+    """Return why a fence is to be removed, as a message; None: it stays, also in doubt."""
     ceiling = rules.ceiling
     if rules.mode is not Mode.ENFORCE or ceiling.mode.rank < Mode.DRY_RUN.rank:
         return f"the mode is {ceiling.mode}"
     if Rung.FENCE not in rules.ladder:
         return "the ladder has no fence"
-    known = standings.get(fence.key.any_pod)
+    known = standings.get(fence.key)
     if known is None:
         blind = not snapshot.names_live or any(fault.source == ALLOCATIONS for fault in snapshot.faults)
         blind = blind or fence.key.uuid not in snapshot.gpus_read  # a limit that names no device is where its user is
