@@ -54,11 +54,10 @@ def entitlements(cases: Iterable[Case], snapshot: Snapshot) -> Mapping[tuple[Dev
     """Find what each owner may hold of each device, by device and owner (the pod's UID or the claim's name)."""
     sharers = _sharers(snapshot)
     known = known_bytes(snapshot)
-    unnamed = {
-        (usage.device, usage.subject.pod_uid): usage.memory_used or 0
-        for usage in snapshot.usages
-        if not usage.subject.container
-    }
+    unnamed: dict[tuple[DeviceKey, PodUid], int] = defaultdict(int)
+    for usage in snapshot.usages:  # several of a pod, if several of its containers are not known
+        if not usage.subject.container:
+            unnamed[usage.device, usage.subject.pod_uid] += usage.memory_used or 0
     partial = {device.key for device in snapshot.devices if device.account.partial}
     living = {uid for uid, pod in snapshot.pods.items() if not pod.terminating and pod.phase not in HAS_ENDED}
     owners: dict[tuple[DeviceKey, str], _Limits] = defaultdict(_Limits)
