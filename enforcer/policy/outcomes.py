@@ -129,7 +129,8 @@ def _waits(ended: History, action: Action, result: Result, now: Moment, detail: 
             return _fenced(ended, action)
         # A container that cannot be killed: the eviction is requested again.
         ended = replace(ended, done=ended.done - {(action.key, Rung.EVICT)})
-    if result is Result.BLOCKED and action.rung is Rung.EVICT and _kills(ended):
+    # The key of a claim that several pods share names no pod: a kill might hit one whose eviction was never requested.
+    if result is Result.BLOCKED and action.rung is Rung.EVICT and action.key.pod_uid and _kills(ended):
         return replace(ended, done=ended.done | {(action.key, Rung.EVICT)})
     reason = _BACKS_OFF.get(result)
     if reason is not None:

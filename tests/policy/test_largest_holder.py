@@ -305,6 +305,17 @@ def test_an_init_container_whose_eviction_was_blocked_is_evicted_later() -> None
     assert play.until_action(init, MEEK).rung is Rung.EVICT
 
 
+def test_a_blocked_eviction_of_one_pod_of_a_claim_lets_no_other_pod_be_killed() -> None:
+    """The pod that holds most next is asked to go itself, whatever `when_blocked` says."""
+    first = Actor("first-1", 30 * GIB, scope="claim", claim="team/shared")
+    other = Actor("other-1", 20 * GIB, scope="claim", claim="team/shared")
+    play = Play(replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.EVICT, Rung.KILL), kill_when_blocked=True))
+    assert play.until_action(first, other, MEEK).pod == "first-1"
+    play.conclude(Result.BLOCKED)
+    action = play.until_action(replace(first, used=10 * GIB), replace(other, used=25 * GIB), MEEK)
+    assert (action.pod, action.rung) == ("other-1", Rung.EVICT)
+
+
 def test_a_container_that_restarts_gains_no_time_for_its_claim() -> None:
     """The pod was warned, and not one generation of its container: restarts are no shield, where the step is a kill."""
     play = Play(KILLING)
